@@ -1,0 +1,7 @@
+//! What every Weir crate shares and that needs neither Kubernetes nor IO: the clock, redacting
+//! types, in-memory file trees, and the way errors are printed.
+
+pub mod clock;
+pub mod error;
+pub mod redact;
+pub mod tree;
