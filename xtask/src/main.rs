@@ -1,5 +1,9 @@
 //! Repository automation: `cargo xtask <command>`.
 
+mod tidy;
+
+use std::path::{Path, PathBuf};
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -17,6 +21,11 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        Command::Tidy => Ok(()),
+        Command::Tidy => tidy::run(&root()),
     }
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }

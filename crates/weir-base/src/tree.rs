@@ -189,11 +189,9 @@ mod tests {
 
     #[test]
     fn lists_files_and_directories_of_one_level() {
-        let tree: MemoryTree =
-            [("a/x.yaml", "1"), ("a/b/y.yaml", "2"), ("a.txt", "3")].into_iter().collect();
-        let names = |path| -> Vec<String> {
-            tree.list(path).unwrap().into_iter().map(|entry| entry.name).collect()
-        };
+        let tree: MemoryTree = [("a/x.yaml", "1"), ("a/b/y.yaml", "2"), ("a.txt", "3")].into_iter().collect();
+        let names =
+            |path| -> Vec<String> { tree.list(path).unwrap().into_iter().map(|entry| entry.name).collect() };
         assert_eq!(names(""), ["a", "a.txt"]);
         assert_eq!(names("a"), ["b", "x.yaml"]);
         assert_eq!(tree.kind("a/b"), Some(Kind::Directory));
