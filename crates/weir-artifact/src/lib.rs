@@ -1,0 +1,17 @@
+//! Artifacts from end to end: what a source controller writes and what every consumer reads.
+//!
+//! - [`digest`]: the digest algorithms artifacts are named with,
+//! - [`archive`]: reproducible `tar.gz` archives from a file tree,
+//! - [`unpack`]: archives into a file tree in memory, within limits,
+//! - [`storage`]: the directory artifacts are published to, verified in and collected from,
+//! - [`server`]: the HTTP file server over that directory,
+//! - [`fetch`]: the consumer side, with retries, digest verification and shared trees.
+//!
+//! Nothing here knows Kubernetes.
+
+pub mod archive;
+pub mod digest;
+pub mod fetch;
+pub mod server;
+pub mod storage;
+pub mod unpack;
