@@ -1,0 +1,83 @@
+//! Keeps a store up to date.
+
+use std::fmt::Debug;
+use std::pin::pin;
+
+use futures::StreamExt as _;
+use k8s_openapi::NamespaceResourceScope;
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tracing::{debug, error};
+use weir_base::error::chain;
+
+use crate::{ObjectKey, Store};
+
+/// Lists and watches a kind for as long as it is polled, and writes what it sees into the store.
+///
+/// Errors are logged and tried again with a growing delay. An expired watch (410) lists again. An
+/// object that does not decode is logged and treated as absent; the others go on.
+pub(crate) async fn keep<K>(
+    client: Client,
+    namespace: Option<String>,
+    selector: String,
+    store: Store<K>,
+) where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let api: Api<DeserializeGuard<K>> = match namespace {
+        Some(namespace) => Api::namespaced(client, &namespace),
+        None => Api::all(client),
+    };
+    let mut config = watcher::Config::default();
+    if !selector.is_empty() {
+        config = config.labels(&selector);
+    }
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut listed = Vec::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => listed.extend(decoded(object)),
+            Ok(Event::InitDone) => {
+                debug!(kind = %K::kind(&()), objects = listed.len(), "listed objects");
+                store.replace(std::mem::take(&mut listed));
+            }
+            Ok(Event::Apply(object)) => {
+                let key = ObjectKey::of(&object);
+                match decoded(object) {
+                    Some(object) => store.apply(object),
+                    None => store.remove(&key),
+                }
+            }
+            Ok(Event::Delete(object)) => store.remove(&ObjectKey::of(&object)),
+            Err(error) => {
+                error!(error = chain(&error), kind = %K::kind(&()), "failed to watch");
+            }
+        }
+    }
+}
+
+fn decoded<K: Resource<DynamicType = ()>>(object: DeserializeGuard<K>) -> Option<K> {
+    match object.0 {
+        Ok(object) => Some(object),
+        Err(invalid) => {
+            error!(
+                error = invalid.error,
+                kind = %K::kind(&()),
+                namespace = invalid.metadata.namespace.unwrap_or_default(),
+                name = invalid.metadata.name.unwrap_or_default(),
+                "failed to decode object"
+            );
+            None
+        }
+    }
+}
