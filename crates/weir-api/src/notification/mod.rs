@@ -1,0 +1,9 @@
+//! Kinds of `notification.toolkit.fluxcd.io`.
+
+mod alert;
+mod provider;
+mod receiver;
+
+pub use alert::*;
+pub use provider::*;
+pub use receiver::*;
