@@ -1,0 +1,44 @@
+//! YAML and JSON manifests, read and written exactly as the Kubernetes Go tools do.
+//!
+//! Objects are [`serde_json::Value`] at the borders of Weir's crates. [`read_documents`] and [`to_yaml`] turn YAML into
+//! them and back with the habits of `sigs.k8s.io/yaml`, on which checksums, diffs and users depend.
+//!
+//! # Why an own parser
+//! The Go libraries descend from libyaml and accept, refuse and blame what libyaml does, with changes of their own:
+//! which tabs are blanks, where a key must end, what a document separator may be followed by, which line an error
+//! names. Parsers of YAML 1.2 (the `saphyr-parser` family) differ in all of these by design, and none keeps scalars as
+//! slices of the input, which is half of the speed. So the scanner and the grammar here are our own.
+//!
+//! # Invariants
+//! No function panics on any input. Nothing here does IO. Depth, size and alias expansion are bounded.
+
+mod chars;
+mod emit;
+mod error;
+mod letters;
+mod natural;
+mod number;
+mod object;
+mod order;
+mod parse;
+mod read;
+mod resolve;
+mod scan;
+mod timestamp;
+mod write;
+
+pub use error::{Error, ErrorKind};
+pub use natural::natural_order;
+pub use number::{Number, format_float, format_json_float};
+pub use object::{ObjectId, split_api_version};
+pub use order::{
+    KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST, apply_order, apply_rank, helm_install_order,
+    helm_uninstall_order, kustomize_legacy_rank,
+};
+pub use read::{
+    ReadOptions, SIZE_BYTES_MAX, read_documents, read_documents_with, read_first_document,
+};
+pub use resolve::{Resolved, resolve_core, resolve_yaml11};
+pub use scan::ScalarStyle;
+pub use timestamp::Timestamp;
+pub use write::{to_yaml, to_yaml_stream};

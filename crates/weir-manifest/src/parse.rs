@@ -1,0 +1,850 @@
+//! Tokens to events: the grammar of the Go YAML libraries as a pull parser without recursion.
+
+use std::borrow::Cow;
+
+use crate::chars::width;
+use crate::error::{Error, ErrorKind};
+use crate::scan::{DEPTH_MAX, Dialect, Mark, ScalarStyle, Scanner, Token, TokenKind};
+
+/// The namespace of the tags written `!!int`, `!!str` and so on.
+pub(crate) const CORE_TAG_PREFIX: &str = "tag:yaml.org,2002:";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EventKind<'a> {
+    StreamEnd,
+    DocumentStart,
+    DocumentEnd,
+    Alias(&'a str),
+    Scalar {
+        properties: Properties<'a>,
+        value: Cow<'a, str>,
+        style: ScalarStyle,
+        implicit: bool,
+    },
+    SequenceStart {
+        properties: Properties<'a>,
+        flow: bool,
+    },
+    SequenceEnd,
+    MappingStart {
+        properties: Properties<'a>,
+        flow: bool,
+    },
+    MappingEnd,
+}
+
+/// What may stand before a node: an anchor and a tag in its long form.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Properties<'a> {
+    pub(crate) anchor: Option<&'a str>,
+    pub(crate) tag: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: EventKind<'a>,
+    pub(crate) start: Mark,
+    pub(crate) end: Mark,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    ImplicitDocumentStart,
+    DocumentStart,
+    DocumentContent,
+    DocumentEnd,
+    BlockNode,
+    BlockSequenceEntry { first: bool },
+    IndentlessSequenceEntry,
+    BlockMappingKey { first: bool },
+    BlockMappingValue,
+    FlowSequenceEntry { first: bool },
+    FlowPairKey,
+    FlowPairValue,
+    FlowPairEnd,
+    FlowMappingKey { first: bool },
+    FlowMappingValue { empty: bool },
+    End,
+}
+
+pub(crate) struct Parser<'a> {
+    scanner: Scanner<'a>,
+    dialect: Dialect,
+    state: State,
+    states: Vec<State>,
+    marks: Vec<Mark>,
+    tag_directives: Vec<(&'a str, Cow<'a, str>)>,
+    depth: usize,
+}
+
+type Parsed<T> = Result<T, Error>;
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(text: &'a str, dialect: Dialect) -> Self {
+        Self {
+            scanner: Scanner::new(text, dialect),
+            dialect,
+            state: State::ImplicitDocumentStart,
+            states: Vec::new(),
+            marks: Vec::new(),
+            tag_directives: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    /// An error about `mark`, its column counted in characters.
+    pub(crate) fn error_at(
+        &self,
+        kind: ErrorKind,
+        problem: impl Into<String>,
+        mark: Mark,
+    ) -> Error {
+        let (line, column) = self.position(mark);
+        Error::new(kind, problem).at(line, column)
+    }
+
+    /// Line and column in characters, counted from 1.
+    pub(crate) fn position(&self, mark: Mark) -> (usize, usize) {
+        let offset = mark.offset as usize;
+        let start = offset - mark.column as usize;
+        let column = self
+            .scanner
+            .text()
+            .get(start..offset)
+            .map_or(0, |line| line.chars().count());
+        (mark.line as usize + 1, column + 1)
+    }
+
+    fn syntax_error(&self, problem: &str, mark: Mark, context: Option<Mark>) -> Error {
+        let context = context.map_or(0, |context| context.line as usize);
+        let reference = self.dialect.reference_line(mark.line as usize, context);
+        self.error_at(ErrorKind::Syntax, problem, mark)
+            .reference_line(reference)
+    }
+
+    /// The next event; after the last one it is `StreamEnd` for ever.
+    pub(crate) fn next(&mut self) -> Parsed<Event<'a>> {
+        match self.state {
+            State::End => {
+                let mark = Mark::default();
+                Ok(Event {
+                    kind: EventKind::StreamEnd,
+                    start: mark,
+                    end: mark,
+                })
+            }
+            State::ImplicitDocumentStart => self.document_start(true),
+            State::DocumentStart => self.document_start(false),
+            State::DocumentContent => self.document_content(),
+            State::DocumentEnd => self.document_end(),
+            State::BlockNode => self.node(true, false),
+            State::BlockSequenceEntry { first } => self.block_sequence_entry(first),
+            State::IndentlessSequenceEntry => self.indentless_sequence_entry(),
+            State::BlockMappingKey { first } => self.block_mapping_key(first),
+            State::BlockMappingValue => self.block_mapping_value(),
+            State::FlowSequenceEntry { first } => self.flow_sequence_entry(first),
+            State::FlowPairKey => self.flow_pair_key(),
+            State::FlowPairValue => self.flow_pair_value(),
+            State::FlowPairEnd => self.flow_pair_end(),
+            State::FlowMappingKey { first } => self.flow_mapping_key(first),
+            State::FlowMappingValue { empty } => self.flow_mapping_value(empty),
+        }
+    }
+
+    // --- documents ---------------------------------------------------------------------------------------------------
+
+    fn document_start(&mut self, implicit: bool) -> Parsed<Event<'a>> {
+        if !implicit {
+            while self.scanner.peek()?.kind == TokenKind::DocumentEnd {
+                self.scanner.take()?;
+            }
+        }
+        let token = self.scanner.peek()?;
+        let (start, end) = (token.start, token.end);
+        match token.kind {
+            TokenKind::StreamEnd => {
+                self.state = State::End;
+                Ok(Event {
+                    kind: EventKind::StreamEnd,
+                    start,
+                    end,
+                })
+            }
+            TokenKind::VersionDirective { .. }
+            | TokenKind::TagDirective { .. }
+            | TokenKind::DocumentStart => self.explicit_document_start(start),
+            _ if implicit => {
+                self.process_directives()?;
+                self.states.push(State::DocumentEnd);
+                self.state = State::BlockNode;
+                Ok(Event {
+                    kind: EventKind::DocumentStart,
+                    start,
+                    end,
+                })
+            }
+            _ => self.explicit_document_start(start),
+        }
+    }
+
+    fn explicit_document_start(&mut self, start: Mark) -> Parsed<Event<'a>> {
+        self.process_directives()?;
+        let token = self.scanner.peek()?;
+        if token.kind != TokenKind::DocumentStart {
+            let mark = token.start;
+            return Err(self.syntax_error("did not find expected <document start>", mark, None));
+        }
+        self.states.push(State::DocumentEnd);
+        self.state = State::DocumentContent;
+        let end = self.scanner.take()?.end;
+        Ok(Event {
+            kind: EventKind::DocumentStart,
+            start,
+            end,
+        })
+    }
+
+    fn document_content(&mut self) -> Parsed<Event<'a>> {
+        let token = self.scanner.peek()?;
+        match token.kind {
+            TokenKind::VersionDirective { .. }
+            | TokenKind::TagDirective { .. }
+            | TokenKind::DocumentStart
+            | TokenKind::DocumentEnd
+            | TokenKind::StreamEnd => {
+                let mark = token.start;
+                self.pop_state();
+                Ok(empty_scalar(mark))
+            }
+            _ => self.node(true, false),
+        }
+    }
+
+    fn document_end(&mut self) -> Parsed<Event<'a>> {
+        let token = self.scanner.peek()?;
+        let start = token.start;
+        let mut end = token.start;
+        if token.kind == TokenKind::DocumentEnd {
+            end = self.scanner.take()?.end;
+        }
+        self.tag_directives.clear();
+        self.state = State::DocumentStart;
+        Ok(Event {
+            kind: EventKind::DocumentEnd,
+            start,
+            end,
+        })
+    }
+
+    fn process_directives(&mut self) -> Parsed<()> {
+        let mut version_seen = false;
+        loop {
+            let token = self.scanner.peek()?;
+            let mark = token.start;
+            match &token.kind {
+                TokenKind::VersionDirective { major, minor } => {
+                    let supported = match self.dialect {
+                        Dialect::V2 => *major == 1 && *minor == 1,
+                        Dialect::V3 => *major == 1 && (*minor == 1 || *minor == 2),
+                    };
+                    if version_seen {
+                        return Err(self.syntax_error(
+                            "found duplicate %YAML directive",
+                            mark,
+                            None,
+                        ));
+                    }
+                    if !supported {
+                        return Err(self.syntax_error(
+                            "found incompatible YAML document",
+                            mark,
+                            None,
+                        ));
+                    }
+                    version_seen = true;
+                }
+                TokenKind::TagDirective { handle, prefix } => {
+                    if self.tag_directives.iter().any(|(known, _)| known == handle) {
+                        return Err(self.syntax_error(
+                            "found duplicate %TAG directive",
+                            mark,
+                            None,
+                        ));
+                    }
+                    let directive = (*handle, prefix.clone());
+                    self.tag_directives.push(directive);
+                }
+                _ => break,
+            }
+            self.scanner.take()?;
+        }
+        for (handle, prefix) in [("!", "!"), ("!!", CORE_TAG_PREFIX)] {
+            if !self
+                .tag_directives
+                .iter()
+                .any(|(known, _)| *known == handle)
+            {
+                self.tag_directives.push((handle, Cow::Borrowed(prefix)));
+            }
+        }
+        Ok(())
+    }
+
+    // --- nodes -------------------------------------------------------------------------------------------------------
+
+    fn pop_state(&mut self) {
+        self.state = self.states.pop().unwrap_or(State::End);
+    }
+
+    fn node(&mut self, block: bool, indentless_sequence: bool) -> Parsed<Event<'a>> {
+        let token = self.scanner.peek()?;
+        if let TokenKind::Alias(name) = token.kind {
+            let (start, end) = (token.start, token.end);
+            self.scanner.take()?;
+            self.pop_state();
+            return Ok(Event {
+                kind: EventKind::Alias(name),
+                start,
+                end,
+            });
+        }
+        let mut start = token.start;
+        let mut end = token.start;
+        let mut properties = Properties::default();
+        if matches!(token.kind, TokenKind::Anchor(_) | TokenKind::Tag { .. }) {
+            (properties, end) = self.properties(start)?;
+        }
+        let token = self.scanner.peek()?;
+        let token_start = token.start;
+        let has_properties = properties != Properties::default();
+        if !has_properties {
+            start = token_start;
+        }
+        match token.kind {
+            TokenKind::BlockEntry if indentless_sequence => {
+                let end = token.end;
+                self.open(State::IndentlessSequenceEntry, start)?;
+                Ok(Event {
+                    kind: EventKind::SequenceStart {
+                        properties,
+                        flow: false,
+                    },
+                    start,
+                    end,
+                })
+            }
+            TokenKind::Scalar { .. } => {
+                let token = self.scanner.take()?;
+                self.pop_state();
+                Ok(scalar_event(properties, token, start))
+            }
+            TokenKind::FlowSequenceStart => {
+                let end = token.end;
+                self.open(State::FlowSequenceEntry { first: true }, start)?;
+                Ok(Event {
+                    kind: EventKind::SequenceStart {
+                        properties,
+                        flow: true,
+                    },
+                    start,
+                    end,
+                })
+            }
+            TokenKind::FlowMappingStart => {
+                let end = token.end;
+                self.open(State::FlowMappingKey { first: true }, start)?;
+                Ok(Event {
+                    kind: EventKind::MappingStart {
+                        properties,
+                        flow: true,
+                    },
+                    start,
+                    end,
+                })
+            }
+            TokenKind::BlockSequenceStart if block => {
+                let end = token.end;
+                self.open(State::BlockSequenceEntry { first: true }, start)?;
+                Ok(Event {
+                    kind: EventKind::SequenceStart {
+                        properties,
+                        flow: false,
+                    },
+                    start,
+                    end,
+                })
+            }
+            TokenKind::BlockMappingStart if block => {
+                let end = token.end;
+                self.open(State::BlockMappingKey { first: true }, start)?;
+                Ok(Event {
+                    kind: EventKind::MappingStart {
+                        properties,
+                        flow: false,
+                    },
+                    start,
+                    end,
+                })
+            }
+            _ if has_properties => {
+                let implicit = properties.tag.is_none();
+                self.pop_state();
+                let kind = EventKind::Scalar {
+                    properties,
+                    value: Cow::Borrowed(""),
+                    style: ScalarStyle::Plain,
+                    implicit,
+                };
+                Ok(Event { kind, start, end })
+            }
+            _ => Err(self.syntax_error(
+                "did not find expected node content",
+                token_start,
+                Some(start),
+            )),
+        }
+    }
+
+    fn open(&mut self, state: State, start: Mark) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.error_at(
+                ErrorKind::Limit,
+                format!("exceeded max depth of {DEPTH_MAX}"),
+                start,
+            ));
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        self.pop_state();
+    }
+
+    /// An anchor and a tag in either order, each at most once.
+    fn properties(&mut self, start: Mark) -> Parsed<(Properties<'a>, Mark)> {
+        let mut properties = Properties::default();
+        let mut end = start;
+        loop {
+            let token = self.scanner.peek()?;
+            match &token.kind {
+                TokenKind::Anchor(name) if properties.anchor.is_none() => {
+                    properties.anchor = Some(name);
+                }
+                TokenKind::Tag { .. } if properties.tag.is_none() => {
+                    let token = self.scanner.take()?;
+                    end = token.end;
+                    properties.tag = Some(self.resolve_tag(token, start)?);
+                    continue;
+                }
+                _ => break,
+            }
+            end = token.end;
+            self.scanner.take()?;
+        }
+        Ok((properties, end))
+    }
+
+    fn resolve_tag(&self, token: Token<'a>, start: Mark) -> Parsed<Cow<'a, str>> {
+        let TokenKind::Tag { handle, suffix } = token.kind else {
+            return Ok(Cow::Borrowed(""));
+        };
+        if handle.is_empty() {
+            return Ok(suffix);
+        }
+        match self
+            .tag_directives
+            .iter()
+            .find(|(known, _)| *known == handle)
+        {
+            Some((_, prefix)) if !(prefix.is_empty() && suffix.is_empty()) => {
+                Ok(Cow::Owned(format!("{prefix}{suffix}")))
+            }
+            _ => Err(self.syntax_error("found undefined tag handle", token.start, Some(start))),
+        }
+    }
+
+    // --- block collections -------------------------------------------------------------------------------------------
+
+    /// Takes the token that opened a collection and remembers its place for errors.
+    fn enter(&mut self) -> Parsed<()> {
+        let token = self.scanner.take()?;
+        self.marks.push(token.start);
+        Ok(())
+    }
+
+    /// Goes on with a node, and with `next` after it.
+    fn node_then(
+        &mut self,
+        next: State,
+        block: bool,
+        indentless_sequence: bool,
+    ) -> Parsed<Event<'a>> {
+        self.states.push(next);
+        self.node(block, indentless_sequence)
+    }
+
+    fn empty_then(&mut self, next: State, mark: Mark) -> Event<'a> {
+        self.state = next;
+        empty_scalar(mark)
+    }
+
+    fn end_collection(&mut self, kind: EventKind<'a>) -> Parsed<Event<'a>> {
+        self.close();
+        self.marks.pop();
+        let token = self.scanner.take()?;
+        Ok(Event {
+            kind,
+            start: token.start,
+            end: token.end,
+        })
+    }
+
+    fn collection_error(&mut self, problem: &str, mark: Mark) -> Error {
+        let context = self.marks.pop();
+        self.syntax_error(problem, mark, context)
+    }
+
+    fn block_sequence_entry(&mut self, first: bool) -> Parsed<Event<'a>> {
+        if first {
+            self.enter()?;
+        }
+        let token = self.scanner.peek()?;
+        match token.kind {
+            TokenKind::BlockEntry => {
+                let mark = token.end;
+                self.scanner.take()?;
+                let next = State::BlockSequenceEntry { first: false };
+                match self.scanner.peek()?.kind {
+                    TokenKind::BlockEntry | TokenKind::BlockEnd => Ok(self.empty_then(next, mark)),
+                    _ => self.node_then(next, true, false),
+                }
+            }
+            TokenKind::BlockEnd => self.end_collection(EventKind::SequenceEnd),
+            _ => {
+                let mark = token.start;
+                Err(self.collection_error("did not find expected '-' indicator", mark))
+            }
+        }
+    }
+
+    fn indentless_sequence_entry(&mut self) -> Parsed<Event<'a>> {
+        let token = self.scanner.peek()?;
+        if token.kind == TokenKind::BlockEntry {
+            let mark = token.end;
+            self.scanner.take()?;
+            let next = State::IndentlessSequenceEntry;
+            return match self.scanner.peek()?.kind {
+                TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
+                    Ok(self.empty_then(next, mark))
+                }
+                _ => self.node_then(next, true, false),
+            };
+        }
+        let mark = token.start;
+        self.close();
+        Ok(Event {
+            kind: EventKind::SequenceEnd,
+            start: mark,
+            end: mark,
+        })
+    }
+
+    fn block_mapping_key(&mut self, first: bool) -> Parsed<Event<'a>> {
+        if first {
+            self.enter()?;
+        }
+        let token = self.scanner.peek()?;
+        match token.kind {
+            TokenKind::Key => {
+                let mark = token.end;
+                self.scanner.take()?;
+                let next = State::BlockMappingValue;
+                match self.scanner.peek()?.kind {
+                    TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
+                        Ok(self.empty_then(next, mark))
+                    }
+                    _ => self.node_then(next, true, true),
+                }
+            }
+            TokenKind::BlockEnd => self.end_collection(EventKind::MappingEnd),
+            _ => {
+                let mark = token.start;
+                Err(self.collection_error("did not find expected key", mark))
+            }
+        }
+    }
+
+    fn block_mapping_value(&mut self) -> Parsed<Event<'a>> {
+        let token = self.scanner.peek()?;
+        let next = State::BlockMappingKey { first: false };
+        if token.kind != TokenKind::Value {
+            let mark = token.start;
+            return Ok(self.empty_then(next, mark));
+        }
+        let mark = token.end;
+        self.scanner.take()?;
+        match self.scanner.peek()?.kind {
+            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
+                Ok(self.empty_then(next, mark))
+            }
+            _ => self.node_then(next, true, true),
+        }
+    }
+
+    // --- flow collections --------------------------------------------------------------------------------------------
+
+    fn flow_sequence_entry(&mut self, first: bool) -> Parsed<Event<'a>> {
+        if first {
+            self.enter()?;
+        }
+        if !first && self.scanner.peek()?.kind != TokenKind::FlowSequenceEnd {
+            self.flow_entry("did not find expected ',' or ']'")?;
+        }
+        let token = self.scanner.peek()?;
+        match token.kind {
+            TokenKind::FlowSequenceEnd => self.end_collection(EventKind::SequenceEnd),
+            TokenKind::Key => {
+                let (start, end) = (token.start, token.end);
+                self.scanner.take()?;
+                self.states.push(State::FlowSequenceEntry { first: false });
+                self.open(State::FlowPairKey, start)?;
+                let kind = EventKind::MappingStart {
+                    properties: Properties::default(),
+                    flow: true,
+                };
+                Ok(Event { kind, start, end })
+            }
+            _ => self.node_then(State::FlowSequenceEntry { first: false }, false, false),
+        }
+    }
+
+    fn flow_entry(&mut self, problem: &str) -> Parsed<()> {
+        let token = self.scanner.peek()?;
+        if token.kind == TokenKind::FlowEntry {
+            self.scanner.take()?;
+            return Ok(());
+        }
+        let mark = token.start;
+        Err(self.collection_error(problem, mark))
+    }
+
+    fn flow_pair_key(&mut self) -> Parsed<Event<'a>> {
+        let token = self.scanner.peek()?;
+        match token.kind {
+            TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd => {
+                // The Go libraries drop this token, so that `[? , a]` and `[? : a]` read as they do there.
+                let mark = token.end;
+                self.scanner.take()?;
+                Ok(self.empty_then(State::FlowPairValue, mark))
+            }
+            _ => self.node_then(State::FlowPairValue, false, false),
+        }
+    }
+
+    fn flow_pair_value(&mut self) -> Parsed<Event<'a>> {
+        let mut mark = self.scanner.peek()?.start;
+        if self.scanner.peek()?.kind == TokenKind::Value {
+            self.scanner.take()?;
+            let token = self.scanner.peek()?;
+            if !matches!(
+                token.kind,
+                TokenKind::FlowEntry | TokenKind::FlowSequenceEnd
+            ) {
+                return self.node_then(State::FlowPairEnd, false, false);
+            }
+            mark = token.start;
+        }
+        Ok(self.empty_then(State::FlowPairEnd, mark))
+    }
+
+    fn flow_pair_end(&mut self) -> Parsed<Event<'a>> {
+        let mark = self.scanner.peek()?.start;
+        self.close();
+        Ok(Event {
+            kind: EventKind::MappingEnd,
+            start: mark,
+            end: mark,
+        })
+    }
+
+    fn flow_mapping_key(&mut self, first: bool) -> Parsed<Event<'a>> {
+        if first {
+            self.enter()?;
+        }
+        if !first && self.scanner.peek()?.kind != TokenKind::FlowMappingEnd {
+            self.flow_entry("did not find expected ',' or '}'")?;
+        }
+        match self.scanner.peek()?.kind {
+            TokenKind::FlowMappingEnd => self.end_collection(EventKind::MappingEnd),
+            TokenKind::Key => {
+                self.scanner.take()?;
+                let next = State::FlowMappingValue { empty: false };
+                let token = self.scanner.peek()?;
+                match token.kind {
+                    TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd => {
+                        let mark = token.start;
+                        Ok(self.empty_then(next, mark))
+                    }
+                    _ => self.node_then(next, false, false),
+                }
+            }
+            _ => self.node_then(State::FlowMappingValue { empty: true }, false, false),
+        }
+    }
+
+    fn flow_mapping_value(&mut self, empty: bool) -> Parsed<Event<'a>> {
+        let next = State::FlowMappingKey { first: false };
+        let mut mark = self.scanner.peek()?.start;
+        if !empty && self.scanner.peek()?.kind == TokenKind::Value {
+            self.scanner.take()?;
+            let token = self.scanner.peek()?;
+            if !matches!(token.kind, TokenKind::FlowEntry | TokenKind::FlowMappingEnd) {
+                return self.node_then(next, false, false);
+            }
+            mark = token.start;
+        }
+        Ok(self.empty_then(next, mark))
+    }
+}
+
+fn scalar_event<'a>(properties: Properties<'a>, token: Token<'a>, start: Mark) -> Event<'a> {
+    let end = token.end;
+    let (value, style) = match token.kind {
+        TokenKind::Scalar { value, style } => (value, style),
+        _ => (Cow::Borrowed(""), ScalarStyle::Plain),
+    };
+    let implicit = match properties.tag.as_deref() {
+        None => style == ScalarStyle::Plain,
+        Some(tag) => tag == "!",
+    };
+    Event {
+        kind: EventKind::Scalar {
+            properties,
+            value,
+            style,
+            implicit,
+        },
+        start,
+        end,
+    }
+}
+
+fn empty_scalar<'a>(mark: Mark) -> Event<'a> {
+    let kind = EventKind::Scalar {
+        properties: Properties::default(),
+        value: Cow::Borrowed(""),
+        style: ScalarStyle::Plain,
+        implicit: true,
+    };
+    Event {
+        kind,
+        start: mark,
+        end: mark,
+    }
+}
+
+/// The text of `bytes`, without a byte order mark; control characters and broken encodings are refused.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
+    let text = match bytes {
+        [0xFF, 0xFE, rest @ ..] => Cow::Owned(decode_utf16(rest, u16::from_le_bytes)?),
+        [0xFE, 0xFF, rest @ ..] => Cow::Owned(decode_utf16(rest, u16::from_be_bytes)?),
+        [0xEF, 0xBB, 0xBF, rest @ ..] => Cow::Borrowed(decode_utf8(rest)?),
+        _ => Cow::Borrowed(decode_utf8(bytes)?),
+    };
+    if let Some(at) = find_control_character(text.as_bytes()) {
+        return Err(encoding_error(
+            "control characters are not allowed",
+            text.get(..at).unwrap_or_default(),
+        ));
+    }
+    Ok(text)
+}
+
+fn encoding_error(problem: &str, before: &str) -> Error {
+    let line = before.bytes().filter(|&b| b == b'\n').count();
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |line| line.chars().count());
+    Error::new(ErrorKind::Encoding, problem).at(line + 1, column + 1)
+}
+
+fn decode_utf8(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let (valid, rest) = bytes.split_at(error.valid_up_to());
+        let problem = match rest {
+            [0x80..=0xBF | 0xF8..=0xFF, ..] => "invalid leading UTF-8 octet",
+            [first, ..] if rest.len() < width(*first) => "incomplete UTF-8 octet sequence",
+            [first, tail @ ..]
+                if tail
+                    .iter()
+                    .take(width(*first) - 1)
+                    .any(|b| b & 0xC0 != 0x80) =>
+            {
+                "invalid trailing UTF-8 octet"
+            }
+            [0xC0 | 0xC1, ..] | [0xE0, 0x80..=0x9F, ..] | [0xF0, 0x80..=0x8F, ..] => {
+                "invalid length of a UTF-8 sequence"
+            }
+            _ => "invalid Unicode character",
+        };
+        encoding_error(problem, std::str::from_utf8(valid).unwrap_or_default())
+    })
+}
+
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, Error> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let units = pairs.iter().map(|pair| unit(*pair));
+    let mut text = String::with_capacity(bytes.len());
+    for character in char::decode_utf16(units) {
+        match character {
+            Ok(character) => text.push(character),
+            Err(error) => {
+                let problem = if error.unpaired_surrogate() < 0xDC00 {
+                    "expected low surrogate area"
+                } else {
+                    "unexpected low surrogate area"
+                };
+                return Err(encoding_error(problem, &text));
+            }
+        }
+    }
+    if rest.is_empty() {
+        Ok(text)
+    } else {
+        Err(encoding_error("incomplete UTF-16 character", &text))
+    }
+}
+
+/// The offset of the first character YAML forbids: controls but tab, LF, CR and NEL; U+FFFE and U+FFFF.
+fn find_control_character(text: &[u8]) -> Option<usize> {
+    const SUSPECT: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut at = 0;
+        while at < 0x20 {
+            table[at] = at != 0x09 && at != 0x0A && at != 0x0D;
+            at += 1;
+        }
+        table[0x7F] = true;
+        table[0xC2] = true;
+        table[0xEF] = true;
+        table
+    };
+    let mut from = 0;
+    while let Some(length) = text.get(from..)?.iter().position(|&b| SUSPECT[b as usize]) {
+        let at = from + length;
+        let harmless = match text.get(at..)? {
+            [0xC2, second, ..] => *second >= 0xA0 || *second == 0x85,
+            [0xEF, second, third, ..] => !(*second == 0xBF && *third >= 0xBE),
+            _ => false,
+        };
+        if !harmless {
+            return Some(at);
+        }
+        from = at + 2;
+    }
+    None
+}

@@ -1,0 +1,1261 @@
+//! Characters to tokens, as the Go YAML libraries see them.
+//!
+//! Block structure becomes explicit tokens here (`BlockMappingStart` … `BlockEnd`), and a scalar that turns out to be a
+//! key gets its `Key` token inserted before it once its `:` has been seen.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use crate::chars::{
+    break_width, byte, is_blank, is_break, is_break_or_end, is_white_or_end, is_word, width,
+};
+use crate::error::{Error, ErrorKind};
+
+/// Block collections and flow collections each may nest this deep.
+pub(crate) const DEPTH_MAX: usize = 1_000;
+
+/// A key without `?` must end within this many characters.
+const SIMPLE_KEY_CHARS_MAX: usize = 1024;
+
+/// A place in the text: byte offset, line and byte column, all counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    pub(crate) offset: u32,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// Whose habits to follow: the Go library has two major versions in use that differ in small ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `go.yaml.in/yaml/v2`, used by `sigs.k8s.io/yaml`, kubectl, Helm and the API machinery.
+    V2,
+    /// `go.yaml.in/yaml/v3`, used by kustomize for resources.
+    V3,
+}
+
+impl Dialect {
+    /// How many tokens wait in the queue before the first is handed out; decides which of two mistakes is met first.
+    fn lookahead(self) -> usize {
+        match self {
+            Self::V2 => 1,
+            Self::V3 => 3,
+        }
+    }
+
+    /// The line, counted from 0, that the library blames; none for the first one.
+    pub(crate) fn reference_line(self, problem: usize, context: usize) -> Option<usize> {
+        let (first, second) = match self {
+            Self::V2 => (problem, context),
+            Self::V3 => (context, problem),
+        };
+        [first, second].into_iter().find(|&line| line != 0)
+    }
+}
+
+/// How a scalar is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ScalarStyle {
+    /// Without quotes.
+    Plain,
+    /// `'…'`
+    SingleQuoted,
+    /// `"…"`
+    DoubleQuoted,
+    /// `|`
+    Literal,
+    /// `>`
+    Folded,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenKind<'a> {
+    StreamEnd,
+    VersionDirective {
+        major: u8,
+        minor: u8,
+    },
+    TagDirective {
+        handle: &'a str,
+        prefix: Cow<'a, str>,
+    },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(&'a str),
+    Anchor(&'a str),
+    Tag {
+        handle: &'a str,
+        suffix: Cow<'a, str>,
+    },
+    Scalar {
+        value: Cow<'a, str>,
+        style: ScalarStyle,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: TokenKind<'a>,
+    pub(crate) start: Mark,
+    pub(crate) end: Mark,
+}
+
+/// A place where a key without `?` may have begun.
+#[derive(Debug, Clone, Copy, Default)]
+struct SimpleKey {
+    possible: bool,
+    required: bool,
+    token_number: usize,
+    mark: Mark,
+}
+
+pub(crate) struct Scanner<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    offset: usize,
+    line: usize,
+    line_start: usize,
+    tokens: VecDeque<Token<'a>>,
+    tokens_taken: usize,
+    dialect: Dialect,
+    head_ready: bool,
+    finished: bool,
+    /// Column of the innermost block collection, -1 outside of all.
+    indent: i32,
+    indents: Vec<i32>,
+    simple_key_allowed: bool,
+    simple_keys: Vec<SimpleKey>,
+    /// (token number, flow level) of keys that may still be possible, ascending in both.
+    pending_keys: Vec<(usize, usize)>,
+}
+
+type Scanned<T> = Result<T, Error>;
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a str, dialect: Dialect) -> Self {
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            offset: 0,
+            line: 0,
+            line_start: 0,
+            tokens: VecDeque::with_capacity(8),
+            tokens_taken: 0,
+            dialect,
+            head_ready: false,
+            finished: false,
+            indent: -1,
+            indents: Vec::new(),
+            simple_key_allowed: true,
+            simple_keys: vec![SimpleKey::default()],
+            pending_keys: Vec::new(),
+        }
+    }
+
+    /// The next token, which stays at the head of the queue.
+    pub(crate) fn peek(&mut self) -> Scanned<&Token<'a>> {
+        if !self.head_ready {
+            self.fetch_until_head_is_certain()?;
+        }
+        // After the end of the stream the last token stays in place.
+        self.tokens
+            .front()
+            .ok_or_else(|| Error::new(ErrorKind::Syntax, "read past the end of the stream"))
+    }
+
+    /// Takes the token that `peek` showed.
+    pub(crate) fn take(&mut self) -> Scanned<Token<'a>> {
+        self.peek()?;
+        self.head_ready = false;
+        self.tokens_taken += 1;
+        self.tokens
+            .pop_front()
+            .ok_or_else(|| Error::new(ErrorKind::Syntax, "read past the end of the stream"))
+    }
+
+    pub(crate) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    // --- the queue ---------------------------------------------------------------------------------------------------
+
+    fn fetch_until_head_is_certain(&mut self) -> Scanned<()> {
+        loop {
+            if self.finished {
+                break;
+            }
+            if self.tokens.len() >= self.dialect.lookahead() && !self.head_may_be_key()? {
+                break;
+            }
+            self.fetch_token()?;
+        }
+        self.head_ready = true;
+        Ok(())
+    }
+
+    fn head_may_be_key(&mut self) -> Scanned<bool> {
+        let Ok(found) = self
+            .pending_keys
+            .binary_search_by_key(&self.tokens_taken, |&(number, _)| number)
+        else {
+            return Ok(false);
+        };
+        let level = self.pending_keys[found].1;
+        self.simple_key_is_valid(level)
+    }
+
+    fn push(&mut self, kind: TokenKind<'a>, start: Mark) {
+        let end = self.mark();
+        self.tokens.push_back(Token { kind, start, end });
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            offset: self.offset as u32,
+            line: self.line as u32,
+            column: self.column() as u32,
+        }
+    }
+
+    fn column(&self) -> usize {
+        self.offset - self.line_start
+    }
+
+    fn error(&self, problem: impl Into<String>, context: Mark) -> Error {
+        let column = self
+            .text
+            .get(self.line_start..self.offset)
+            .map_or(0, |line| line.chars().count());
+        let reference = self
+            .dialect
+            .reference_line(self.line, context.line as usize)
+            .map(|line| line + 1);
+        Error::new(ErrorKind::Syntax, problem)
+            .at(self.line + 1, column + 1)
+            .reference_line(reference)
+    }
+
+    // --- simple keys -------------------------------------------------------------------------------------------------
+
+    fn simple_key_is_valid(&mut self, level: usize) -> Scanned<bool> {
+        let key = self.simple_keys[level];
+        if !key.possible {
+            return Ok(false);
+        }
+        if (key.mark.line as usize) < self.line || self.further_than_a_key(key.mark) {
+            if key.required {
+                return Err(self.error("could not find expected ':'", key.mark));
+            }
+            self.simple_keys[level].possible = false;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn further_than_a_key(&self, start: Mark) -> bool {
+        let start = start.offset as usize;
+        self.offset - start > SIMPLE_KEY_CHARS_MAX
+            && self
+                .text
+                .get(start..self.offset)
+                .is_some_and(|key| key.chars().count() > SIMPLE_KEY_CHARS_MAX)
+    }
+
+    fn save_simple_key(&mut self) -> Scanned<()> {
+        if !self.simple_key_allowed {
+            return Ok(());
+        }
+        self.remove_simple_key()?;
+        let required = self.simple_keys.len() == 1 && self.indent == self.column() as i32;
+        let level = self.simple_keys.len() - 1;
+        let token_number = self.tokens_taken + self.tokens.len();
+        self.simple_keys[level] = SimpleKey {
+            possible: true,
+            required,
+            token_number,
+            mark: self.mark(),
+        };
+        self.pending_keys.push((token_number, level));
+        Ok(())
+    }
+
+    fn remove_simple_key(&mut self) -> Scanned<()> {
+        let level = self.simple_keys.len() - 1;
+        let key = self.simple_keys[level];
+        if key.possible && key.required {
+            return Err(self.error("could not find expected ':'", key.mark));
+        }
+        self.forget_simple_key(level);
+        Ok(())
+    }
+
+    fn forget_simple_key(&mut self, level: usize) {
+        self.simple_keys[level].possible = false;
+        while self
+            .pending_keys
+            .last()
+            .is_some_and(|&(_, pending)| pending >= level)
+        {
+            self.pending_keys.pop();
+        }
+    }
+
+    fn in_flow(&self) -> bool {
+        self.simple_keys.len() > 1
+    }
+
+    // --- indentation -------------------------------------------------------------------------------------------------
+
+    /// Opens a block collection at `column` if it is deeper than the current one; its token goes before `number`.
+    fn roll_indent(
+        &mut self,
+        column: usize,
+        number: Option<usize>,
+        kind: TokenKind<'a>,
+        mark: Mark,
+    ) -> Scanned<()> {
+        if self.in_flow() || self.indent >= column as i32 {
+            return Ok(());
+        }
+        self.indents.push(self.indent);
+        self.indent = column as i32;
+        if self.indents.len() > DEPTH_MAX {
+            return Err(Error {
+                kind: ErrorKind::Limit,
+                ..self.error(format!("exceeded max depth of {DEPTH_MAX}"), mark)
+            });
+        }
+        let token = Token {
+            kind,
+            start: mark,
+            end: mark,
+        };
+        match number {
+            Some(number) => self.tokens.insert(number - self.tokens_taken, token),
+            None => self.tokens.push_back(token),
+        }
+        Ok(())
+    }
+
+    fn unroll_indent(&mut self, column: i32) {
+        if self.in_flow() {
+            return;
+        }
+        while self.indent > column {
+            let mark = self.mark();
+            self.tokens.push_back(Token {
+                kind: TokenKind::BlockEnd,
+                start: mark,
+                end: mark,
+            });
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+
+    // --- tokens ------------------------------------------------------------------------------------------------------
+
+    fn fetch_token(&mut self) -> Scanned<()> {
+        self.skip_to_token();
+        self.unroll_indent(self.column() as i32);
+
+        let at = self.offset;
+        let first = byte(self.bytes, at);
+        if at >= self.bytes.len() {
+            return self.fetch_stream_end();
+        }
+        if self.column() == 0 {
+            if first == b'%' {
+                return self.fetch_directive();
+            }
+            if self.document_indicator(b'-') {
+                return self.fetch_document_indicator(TokenKind::DocumentStart);
+            }
+            if self.document_indicator(b'.') {
+                return self.fetch_document_indicator(TokenKind::DocumentEnd);
+            }
+        }
+        let in_flow = self.in_flow();
+        let white_follows = is_white_or_end(self.bytes, at + 1);
+        match first {
+            b'[' => self.fetch_flow_start(TokenKind::FlowSequenceStart),
+            b'{' => self.fetch_flow_start(TokenKind::FlowMappingStart),
+            b']' => self.fetch_flow_end(TokenKind::FlowSequenceEnd),
+            b'}' => self.fetch_flow_end(TokenKind::FlowMappingEnd),
+            b',' => self.fetch_flow_entry(),
+            b'-' if white_follows => self.fetch_block_entry(),
+            b'?' if in_flow || white_follows => self.fetch_key(),
+            b':' if in_flow || white_follows => self.fetch_value(),
+            b'*' | b'&' => self.fetch_anchor(first == b'*'),
+            b'!' => self.fetch_tag(),
+            b'|' | b'>' if !in_flow => self.fetch_block_scalar(first == b'|'),
+            b'\'' | b'"' => self.fetch_quoted_scalar(first == b'\''),
+            b'|' | b'>' | b'%' | b'@' | b'`' | b'#' | b'\t' => {
+                Err(self.error("found character that cannot start any token", self.mark()))
+            }
+            _ => self.fetch_plain_scalar(),
+        }
+    }
+
+    fn document_indicator(&self, sign: u8) -> bool {
+        let at = self.offset;
+        byte(self.bytes, at) == sign
+            && byte(self.bytes, at + 1) == sign
+            && byte(self.bytes, at + 2) == sign
+            && is_white_or_end(self.bytes, at + 3)
+    }
+
+    fn at_document_indicator(&self) -> bool {
+        self.column() == 0 && (self.document_indicator(b'-') || self.document_indicator(b'.'))
+    }
+
+    /// Skips blanks, comments and line breaks. A tab counts as a blank only where no block key could begin.
+    fn skip_to_token(&mut self) {
+        loop {
+            loop {
+                match byte(self.bytes, self.offset) {
+                    b' ' => self.offset += 1,
+                    b'\t' if self.in_flow() || !self.simple_key_allowed => self.offset += 1,
+                    _ => break,
+                }
+            }
+            if byte(self.bytes, self.offset) == b'#' {
+                self.skip_comment();
+            }
+            if !self.skip_break() {
+                return;
+            }
+            if !self.in_flow() {
+                self.simple_key_allowed = true;
+            }
+        }
+    }
+
+    fn skip_comment(&mut self) {
+        while !is_break_or_end(self.bytes, self.offset) {
+            self.offset += 1;
+        }
+    }
+
+    fn skip_break(&mut self) -> bool {
+        let width = break_width(self.bytes, self.offset);
+        if width == 0 {
+            return false;
+        }
+        self.offset += width;
+        self.line += 1;
+        self.line_start = self.offset;
+        true
+    }
+
+    /// Skips a line break and adds what it means to `out`: LF, or LS and PS as they are.
+    fn read_break(&mut self, out: &mut String) {
+        let start = self.offset;
+        if !self.skip_break() {
+            return;
+        }
+        match byte(self.bytes, start) {
+            0xE2 => out.push_str(self.text.get(start..self.offset).unwrap_or_default()),
+            _ => out.push('\n'),
+        }
+    }
+
+    fn fetch_stream_end(&mut self) -> Scanned<()> {
+        if self.column() != 0 {
+            self.line_start = self.offset;
+            self.line += 1;
+        }
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        self.push(TokenKind::StreamEnd, self.mark());
+        self.finished = true;
+        Ok(())
+    }
+
+    fn fetch_document_indicator(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        self.offset += 3;
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn fetch_flow_start(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
+        self.save_simple_key()?;
+        let mark = self.mark();
+        self.simple_keys.push(SimpleKey {
+            mark,
+            ..SimpleKey::default()
+        });
+        if self.simple_keys.len() > DEPTH_MAX {
+            return Err(Error {
+                kind: ErrorKind::Limit,
+                ..self.error(format!("exceeded max depth of {DEPTH_MAX}"), mark)
+            });
+        }
+        self.simple_key_allowed = true;
+        self.offset += 1;
+        self.push(kind, mark);
+        Ok(())
+    }
+
+    fn fetch_flow_end(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
+        self.remove_simple_key()?;
+        if self.in_flow() {
+            self.simple_keys.pop();
+        }
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        self.offset += 1;
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn fetch_flow_entry(&mut self) -> Scanned<()> {
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        let start = self.mark();
+        self.offset += 1;
+        self.push(TokenKind::FlowEntry, start);
+        Ok(())
+    }
+
+    fn fetch_block_entry(&mut self) -> Scanned<()> {
+        if !self.in_flow() {
+            if !self.simple_key_allowed {
+                return Err(self.error(
+                    "block sequence entries are not allowed in this context",
+                    self.mark(),
+                ));
+            }
+            self.roll_indent(
+                self.column(),
+                None,
+                TokenKind::BlockSequenceStart,
+                self.mark(),
+            )?;
+        }
+        // In flow context the parser refuses the token.
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        let start = self.mark();
+        self.offset += 1;
+        self.push(TokenKind::BlockEntry, start);
+        Ok(())
+    }
+
+    fn fetch_key(&mut self) -> Scanned<()> {
+        if !self.in_flow() {
+            if !self.simple_key_allowed {
+                return Err(self.error("mapping keys are not allowed in this context", self.mark()));
+            }
+            self.roll_indent(
+                self.column(),
+                None,
+                TokenKind::BlockMappingStart,
+                self.mark(),
+            )?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = !self.in_flow();
+        let start = self.mark();
+        self.offset += 1;
+        self.push(TokenKind::Key, start);
+        Ok(())
+    }
+
+    fn fetch_value(&mut self) -> Scanned<()> {
+        let level = self.simple_keys.len() - 1;
+        if self.simple_key_is_valid(level)? {
+            let key = self.simple_keys[level];
+            let token = Token {
+                kind: TokenKind::Key,
+                start: key.mark,
+                end: key.mark,
+            };
+            self.tokens
+                .insert(key.token_number - self.tokens_taken, token);
+            let column = key.mark.column as usize;
+            self.roll_indent(
+                column,
+                Some(key.token_number),
+                TokenKind::BlockMappingStart,
+                key.mark,
+            )?;
+            self.forget_simple_key(level);
+            self.simple_key_allowed = false;
+        } else {
+            if !self.in_flow() {
+                if !self.simple_key_allowed {
+                    return Err(self.error(
+                        "mapping values are not allowed in this context",
+                        self.mark(),
+                    ));
+                }
+                self.roll_indent(
+                    self.column(),
+                    None,
+                    TokenKind::BlockMappingStart,
+                    self.mark(),
+                )?;
+            }
+            self.simple_key_allowed = !self.in_flow();
+        }
+        let start = self.mark();
+        self.offset += 1;
+        self.push(TokenKind::Value, start);
+        Ok(())
+    }
+
+    // --- directives, anchors, tags -----------------------------------------------------------------------------------
+
+    fn fetch_directive(&mut self) -> Scanned<()> {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        self.offset += 1;
+        let name = self.read_word();
+        if name.is_empty() {
+            return Err(self.error("could not find expected directive name", start));
+        }
+        if !is_white_or_end(self.bytes, self.offset) {
+            return Err(self.error("found unexpected non-alphabetical character", start));
+        }
+        let (kind, end) = match name {
+            "YAML" => {
+                self.skip_blanks();
+                let major = self.read_version_number(start)?;
+                if byte(self.bytes, self.offset) != b'.' {
+                    return Err(self.error("did not find expected digit or '.' character", start));
+                }
+                self.offset += 1;
+                let minor = self.read_version_number(start)?;
+                (TokenKind::VersionDirective { major, minor }, self.mark())
+            }
+            "TAG" => {
+                self.skip_blanks();
+                let handle = self.read_tag_handle(true, start)?;
+                if !is_blank(byte(self.bytes, self.offset)) {
+                    return Err(self.error("did not find expected whitespace", start));
+                }
+                self.skip_blanks();
+                let prefix = self.read_tag_uri("", start)?;
+                if !is_white_or_end(self.bytes, self.offset) {
+                    return Err(self.error("did not find expected whitespace or line break", start));
+                }
+                (TokenKind::TagDirective { handle, prefix }, self.mark())
+            }
+            _ => return Err(self.error("found unknown directive name", start)),
+        };
+        self.skip_rest_of_line(start)?;
+        self.tokens.push_back(Token { kind, start, end });
+        Ok(())
+    }
+
+    /// Skips blanks, a comment and the line break; anything else is an error.
+    fn skip_rest_of_line(&mut self, context: Mark) -> Scanned<()> {
+        self.skip_blanks();
+        if byte(self.bytes, self.offset) == b'#' {
+            self.skip_comment();
+        }
+        if !is_break_or_end(self.bytes, self.offset) {
+            return Err(self.error("did not find expected comment or line break", context));
+        }
+        self.skip_break();
+        Ok(())
+    }
+
+    fn skip_blanks(&mut self) {
+        while is_blank(byte(self.bytes, self.offset)) {
+            self.offset += 1;
+        }
+    }
+
+    fn read_word(&mut self) -> &'a str {
+        let start = self.offset;
+        while is_word(byte(self.bytes, self.offset)) {
+            self.offset += 1;
+        }
+        self.text.get(start..self.offset).unwrap_or_default()
+    }
+
+    fn read_version_number(&mut self, start: Mark) -> Scanned<u8> {
+        let mut value = 0_u8;
+        let mut length = 0;
+        while byte(self.bytes, self.offset).is_ascii_digit() {
+            length += 1;
+            if length > 2 {
+                return Err(self.error("found extremely long version number", start));
+            }
+            value = value * 10 + (byte(self.bytes, self.offset) - b'0');
+            self.offset += 1;
+        }
+        if length == 0 {
+            return Err(self.error("did not find expected version number", start));
+        }
+        Ok(value)
+    }
+
+    fn fetch_anchor(&mut self, alias: bool) -> Scanned<()> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        self.offset += 1;
+        let name = self.read_word();
+        let follows = byte(self.bytes, self.offset);
+        let ends_well = is_white_or_end(self.bytes, self.offset) || b"?:,]}%@`".contains(&follows);
+        if name.is_empty() || !ends_well {
+            return Err(self.error(
+                "did not find expected alphabetic or numeric character",
+                start,
+            ));
+        }
+        self.push(
+            if alias {
+                TokenKind::Alias(name)
+            } else {
+                TokenKind::Anchor(name)
+            },
+            start,
+        );
+        Ok(())
+    }
+
+    fn fetch_tag(&mut self) -> Scanned<()> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        let (handle, suffix);
+        if byte(self.bytes, self.offset + 1) == b'<' {
+            self.offset += 2;
+            handle = "";
+            suffix = self.read_tag_uri("", start)?;
+            if byte(self.bytes, self.offset) != b'>' {
+                return Err(self.error("did not find the expected '>'", start));
+            }
+            self.offset += 1;
+        } else {
+            let first = self.read_tag_handle(false, start)?;
+            if first.len() > 1 && first.ends_with('!') {
+                handle = first;
+                suffix = self.read_tag_uri("", start)?;
+            } else {
+                let rest = self.read_tag_uri(first, start)?;
+                // A lone `!` is a tag of its own.
+                (handle, suffix) = if rest.is_empty() {
+                    ("", Cow::Borrowed("!"))
+                } else {
+                    ("!", rest)
+                };
+            }
+        }
+        if !is_white_or_end(self.bytes, self.offset) {
+            return Err(self.error("did not find expected whitespace or line break", start));
+        }
+        self.push(TokenKind::Tag { handle, suffix }, start);
+        Ok(())
+    }
+
+    fn read_tag_handle(&mut self, directive: bool, start: Mark) -> Scanned<&'a str> {
+        if byte(self.bytes, self.offset) != b'!' {
+            return Err(self.error("did not find expected '!'", start));
+        }
+        let from = self.offset;
+        self.offset += 1;
+        while is_word(byte(self.bytes, self.offset)) {
+            self.offset += 1;
+        }
+        if byte(self.bytes, self.offset) == b'!' {
+            self.offset += 1;
+        } else if directive && self.offset - from > 1 {
+            return Err(self.error("did not find expected '!'", start));
+        }
+        Ok(self.text.get(from..self.offset).unwrap_or_default())
+    }
+
+    /// Reads a tag's URI that begins with all but the first character of `head`, which has been read already.
+    fn read_tag_uri(&mut self, head: &'a str, start: Mark) -> Scanned<Cow<'a, str>> {
+        let from = self.offset;
+        let mut escaped: Option<Vec<u8>> = None;
+        loop {
+            let next = byte(self.bytes, self.offset);
+            if next == b'%' {
+                let so_far = escaped.get_or_insert_with(|| self.bytes[from..self.offset].to_vec());
+                let mut octets = Vec::new();
+                let end = read_uri_escape(self.bytes, self.offset, &mut octets);
+                so_far.extend_from_slice(&octets);
+                match end {
+                    Ok(end) => self.offset = end,
+                    Err((at, problem)) => {
+                        self.offset = at;
+                        return Err(self.error(problem, start));
+                    }
+                }
+            } else if is_word(next) || b";/?:@&=+$,.!~*'()[]".contains(&next) {
+                if let Some(so_far) = &mut escaped {
+                    so_far.push(next);
+                }
+                self.offset += 1;
+            } else {
+                break;
+            }
+        }
+        if self.offset == from && head.is_empty() {
+            return Err(self.error("did not find expected tag URI", start));
+        }
+        let head = head.get(1..).unwrap_or_default();
+        match escaped {
+            None if head.is_empty() => Ok(Cow::Borrowed(
+                self.text.get(from..self.offset).unwrap_or_default(),
+            )),
+            // `head` ends where the URI begins.
+            None => Ok(Cow::Borrowed(
+                self.text
+                    .get(from - head.len()..self.offset)
+                    .unwrap_or_default(),
+            )),
+            Some(octets) => Ok(Cow::Owned(format!(
+                "{head}{}",
+                String::from_utf8_lossy(&octets)
+            ))),
+        }
+    }
+
+    // --- scalars -----------------------------------------------------------------------------------------------------
+
+    fn fetch_block_scalar(&mut self, literal: bool) -> Scanned<()> {
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        let start = self.mark();
+        self.offset += 1;
+
+        let mut chomping = None;
+        let mut increment = 0;
+        // One digit and one chomping sign, in either order.
+        for _ in 0..2 {
+            match byte(self.bytes, self.offset) {
+                sign @ (b'+' | b'-') if chomping.is_none() => {
+                    chomping = Some(sign);
+                    self.offset += 1;
+                }
+                b'0' if increment == 0 => {
+                    return Err(self.error("found an indentation indicator equal to 0", start));
+                }
+                digit @ b'1'..=b'9' if increment == 0 => {
+                    increment = i32::from(digit - b'0');
+                    self.offset += 1;
+                }
+                _ => break,
+            }
+        }
+        self.skip_rest_of_line(start)?;
+        let mut end = self.mark();
+
+        let mut indent = if increment > 0 {
+            self.indent.max(0) + increment
+        } else {
+            0
+        };
+        let mut value = String::new();
+        let mut breaks = String::new();
+        let mut leading_break = String::new();
+        self.read_block_breaks(&mut indent, &mut breaks, start, &mut end)?;
+
+        let mut leading_blank = false;
+        while self.column() as i32 == indent && self.offset < self.bytes.len() {
+            let blank = is_blank(byte(self.bytes, self.offset));
+            if !literal && !leading_blank && !blank && leading_break.starts_with('\n') {
+                if breaks.is_empty() {
+                    value.push(' ');
+                }
+            } else {
+                value.push_str(&leading_break);
+            }
+            leading_break.clear();
+            value.push_str(&breaks);
+            breaks.clear();
+            leading_blank = blank;
+            let from = self.offset;
+            while !is_break_or_end(self.bytes, self.offset) {
+                self.offset += 1;
+            }
+            value.push_str(self.text.get(from..self.offset).unwrap_or_default());
+            self.read_break(&mut leading_break);
+            self.read_block_breaks(&mut indent, &mut breaks, start, &mut end)?;
+        }
+        if chomping != Some(b'-') {
+            value.push_str(&leading_break);
+        }
+        if chomping == Some(b'+') {
+            value.push_str(&breaks);
+        }
+        let style = if literal {
+            ScalarStyle::Literal
+        } else {
+            ScalarStyle::Folded
+        };
+        let kind = TokenKind::Scalar {
+            value: Cow::Owned(value),
+            style,
+        };
+        self.tokens.push_back(Token { kind, start, end });
+        Ok(())
+    }
+
+    /// Eats indentation and empty lines; decides the indentation if it is not known yet (0).
+    fn read_block_breaks(
+        &mut self,
+        indent: &mut i32,
+        breaks: &mut String,
+        start: Mark,
+        end: &mut Mark,
+    ) -> Scanned<()> {
+        *end = self.mark();
+        let mut deepest = 0;
+        loop {
+            while (*indent == 0 || (self.column() as i32) < *indent)
+                && byte(self.bytes, self.offset) == b' '
+            {
+                self.offset += 1;
+            }
+            deepest = deepest.max(self.column() as i32);
+            if (*indent == 0 || (self.column() as i32) < *indent)
+                && byte(self.bytes, self.offset) == b'\t'
+            {
+                return Err(self.error(
+                    "found a tab character where an indentation space is expected",
+                    start,
+                ));
+            }
+            if !is_break(self.bytes, self.offset) {
+                break;
+            }
+            self.read_break(breaks);
+            *end = self.mark();
+        }
+        if *indent == 0 {
+            *indent = deepest.max(self.indent + 1).max(1);
+        }
+        Ok(())
+    }
+
+    fn fetch_quoted_scalar(&mut self, single: bool) -> Scanned<()> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        self.offset += 1;
+        let quote = if single { b'\'' } else { b'"' };
+
+        // Most quoted scalars hold no escape and no line break: their value is a slice of the text.
+        let from = self.offset;
+        let plain_part = self.bytes[from..].iter().position(|&b| {
+            b == quote || b == b'\\' || b == b'\n' || b == b'\r' || b == 0xC2 || b == 0xE2
+        });
+        if let Some(length) = plain_part {
+            let at = from + length;
+            let doubled = single && byte(self.bytes, at + 1) == b'\'';
+            if byte(self.bytes, at) == quote && !doubled {
+                self.offset = at + 1;
+                let value = Cow::Borrowed(self.text.get(from..at).unwrap_or_default());
+                let style = if single {
+                    ScalarStyle::SingleQuoted
+                } else {
+                    ScalarStyle::DoubleQuoted
+                };
+                self.push(TokenKind::Scalar { value, style }, start);
+                return Ok(());
+            }
+        }
+
+        let mut value = String::new();
+        let mut leading_break = String::new();
+        let mut trailing_breaks = String::new();
+        loop {
+            if self.at_document_indicator() {
+                return Err(self.error("found unexpected document indicator", start));
+            }
+            if self.offset >= self.bytes.len() {
+                return Err(self.error("found unexpected end of stream", start));
+            }
+            let mut after_break = false;
+            let mut run = self.offset;
+            while !is_white_or_end(self.bytes, self.offset) {
+                let next = byte(self.bytes, self.offset);
+                if next == quote {
+                    if single && byte(self.bytes, self.offset + 1) == b'\'' {
+                        value.push_str(self.text.get(run..=self.offset).unwrap_or_default());
+                        self.offset += 2;
+                        run = self.offset;
+                        continue;
+                    }
+                    break;
+                }
+                if single || next != b'\\' {
+                    self.offset += width(next);
+                    continue;
+                }
+                value.push_str(self.text.get(run..self.offset).unwrap_or_default());
+                if is_break(self.bytes, self.offset + 1) {
+                    self.offset += 1;
+                    self.skip_break();
+                    after_break = true;
+                    run = self.offset;
+                    break;
+                }
+                self.read_escape(&mut value, start)?;
+                run = self.offset;
+            }
+            value.push_str(self.text.get(run..self.offset).unwrap_or_default());
+            if byte(self.bytes, self.offset) == quote {
+                break;
+            }
+            // Blanks and line breaks: folded, or kept when they stay on one line.
+            let blanks = self.offset;
+            let mut blanks_end = self.offset;
+            loop {
+                if is_blank(byte(self.bytes, self.offset)) {
+                    self.offset += 1;
+                    if !after_break {
+                        blanks_end = self.offset;
+                    }
+                } else if is_break(self.bytes, self.offset) {
+                    if after_break {
+                        self.read_break(&mut trailing_breaks);
+                    } else {
+                        self.read_break(&mut leading_break);
+                        after_break = true;
+                    }
+                } else {
+                    break;
+                }
+            }
+            if after_break {
+                join_lines(&mut value, &mut leading_break, &mut trailing_breaks);
+            } else {
+                value.push_str(self.text.get(blanks..blanks_end).unwrap_or_default());
+            }
+        }
+        self.offset += 1;
+        let style = if single {
+            ScalarStyle::SingleQuoted
+        } else {
+            ScalarStyle::DoubleQuoted
+        };
+        self.push(
+            TokenKind::Scalar {
+                value: Cow::Owned(value),
+                style,
+            },
+            start,
+        );
+        Ok(())
+    }
+
+    fn read_escape(&mut self, value: &mut String, start: Mark) -> Scanned<()> {
+        let mut digits = 0;
+        match byte(self.bytes, self.offset + 1) {
+            b'0' => value.push('\0'),
+            b'a' => value.push('\x07'),
+            b'b' => value.push('\x08'),
+            b't' | b'\t' => value.push('\t'),
+            b'n' => value.push('\n'),
+            b'v' => value.push('\x0B'),
+            b'f' => value.push('\x0C'),
+            b'r' => value.push('\r'),
+            b'e' => value.push('\x1B'),
+            b' ' => value.push(' '),
+            b'"' => value.push('"'),
+            b'\'' => value.push('\''),
+            b'\\' => value.push('\\'),
+            b'N' => value.push('\u{85}'),
+            b'_' => value.push('\u{A0}'),
+            b'L' => value.push('\u{2028}'),
+            b'P' => value.push('\u{2029}'),
+            b'x' => digits = 2,
+            b'u' => digits = 4,
+            b'U' => digits = 8,
+            _ => return Err(self.error("found unknown escape character", start)),
+        }
+        self.offset += 2;
+        if digits == 0 {
+            return Ok(());
+        }
+        let mut code = 0_u32;
+        for at in self.offset..self.offset + digits {
+            match char::from(byte(self.bytes, at)).to_digit(16) {
+                Some(digit) => code = (code << 4) | digit,
+                None => return Err(self.error("did not find expected hexdecimal number", start)),
+            }
+        }
+        match char::from_u32(code) {
+            Some(character) => value.push(character),
+            None => return Err(self.error("found invalid Unicode character escape code", start)),
+        }
+        self.offset += digits;
+        Ok(())
+    }
+
+    fn fetch_plain_scalar(&mut self) -> Scanned<()> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark();
+        let in_flow = self.in_flow();
+        let indent = self.indent + 1;
+
+        // The value so far is `first` as long as everything is on one line, else it has been copied to `joined`.
+        let mut first: Option<(usize, usize)> = None;
+        let mut joined: Option<String> = None;
+        let mut leading_break = String::new();
+        let mut trailing_breaks = String::new();
+        let mut after_break = false;
+        let mut end = self.mark();
+        loop {
+            if self.at_document_indicator() || byte(self.bytes, self.offset) == b'#' {
+                break;
+            }
+            let run = self.offset;
+            loop {
+                let next = byte(self.bytes, self.offset);
+                let stop = match next {
+                    b' ' | b'\t' | b'\n' | b'\r' | 0 => true,
+                    0xC2 | 0xE2 => is_break(self.bytes, self.offset),
+                    b':' => is_white_or_end(self.bytes, self.offset + 1),
+                    b',' | b'?' | b'[' | b']' | b'{' | b'}' => in_flow,
+                    _ => false,
+                };
+                if stop {
+                    break;
+                }
+                self.offset += 1;
+            }
+            if self.offset > run {
+                if after_break {
+                    let joined = joined.get_or_insert_with(|| {
+                        first
+                            .and_then(|(from, to)| self.text.get(from..to))
+                            .unwrap_or_default()
+                            .to_owned()
+                    });
+                    join_lines(joined, &mut leading_break, &mut trailing_breaks);
+                    joined.push_str(self.text.get(run..self.offset).unwrap_or_default());
+                    after_break = false;
+                } else if let Some(joined) = &mut joined {
+                    joined.push_str(
+                        self.text
+                            .get(end.offset as usize..self.offset)
+                            .unwrap_or_default(),
+                    );
+                } else {
+                    first = Some((first.map_or(run, |(from, _)| from), self.offset));
+                }
+                end = self.mark();
+            }
+            if !is_blank(byte(self.bytes, self.offset)) && !is_break(self.bytes, self.offset) {
+                break;
+            }
+            loop {
+                let next = byte(self.bytes, self.offset);
+                if is_blank(next) {
+                    if after_break && next == b'\t' && (self.column() as i32) < indent {
+                        return Err(
+                            self.error("found a tab character that violates indentation", start)
+                        );
+                    }
+                    self.offset += 1;
+                } else if is_break(self.bytes, self.offset) {
+                    if after_break {
+                        self.read_break(&mut trailing_breaks);
+                    } else {
+                        self.read_break(&mut leading_break);
+                        after_break = true;
+                    }
+                } else {
+                    break;
+                }
+            }
+            if !in_flow && (self.column() as i32) < indent {
+                break;
+            }
+        }
+        let value = match (joined, first) {
+            (Some(joined), _) => Cow::Owned(joined),
+            (None, Some((from, to))) => Cow::Borrowed(self.text.get(from..to).unwrap_or_default()),
+            (None, None) => Cow::Borrowed(""),
+        };
+        self.tokens.push_back(Token {
+            kind: TokenKind::Scalar {
+                value,
+                style: ScalarStyle::Plain,
+            },
+            start,
+            end,
+        });
+        if after_break {
+            self.simple_key_allowed = true;
+        }
+        Ok(())
+    }
+}
+
+/// Adds to `value` what a run of line breaks inside a scalar means: one break is a space, more are kept less one.
+fn join_lines(value: &mut String, leading_break: &mut String, trailing_breaks: &mut String) {
+    if leading_break.starts_with('\n') {
+        if trailing_breaks.is_empty() {
+            value.push(' ');
+        } else {
+            value.push_str(trailing_breaks);
+        }
+    } else {
+        value.push_str(leading_break);
+        value.push_str(trailing_breaks);
+    }
+    leading_break.clear();
+    trailing_breaks.clear();
+}
+
+/// Reads one percent-encoded character; gives the offset after it, or the offset and text of the problem.
+fn read_uri_escape(
+    bytes: &[u8],
+    mut at: usize,
+    out: &mut Vec<u8>,
+) -> Result<usize, (usize, &'static str)> {
+    let mut left = 0_usize;
+    loop {
+        let digit = |at: usize| char::from(byte(bytes, at)).to_digit(16);
+        let (b'%', Some(high), Some(low)) = (byte(bytes, at), digit(at + 1), digit(at + 2)) else {
+            return Err((at, "did not find URI escaped octet"));
+        };
+        let octet = (high * 16 + low) as u8;
+        if left == 0 {
+            left = match octet {
+                0..=0x7F => 1,
+                0xC0..=0xDF => 2,
+                0xE0..=0xEF => 3,
+                0xF0..=0xF7 => 4,
+                _ => return Err((at, "found an incorrect leading UTF-8 octet")),
+            };
+        } else if octet & 0xC0 != 0x80 {
+            return Err((at, "found an incorrect trailing UTF-8 octet"));
+        }
+        out.push(octet);
+        at += 3;
+        left -= 1;
+        if left == 0 {
+            return Ok(at);
+        }
+    }
+}
