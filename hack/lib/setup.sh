@@ -54,12 +54,12 @@ ensure_cargo_deny() {
 ensure_testenv_packages() {
   local missing=()
   command -v git >/dev/null || missing+=(git)
-  command -v openssl >/dev/null || missing+=(openssl)
+  command -v python3 >/dev/null || missing+=(python3 python3-venv)
   [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
 
 # with_testenv COMMAND...: runs COMMAND with KUBECONFIG of a real API server: the one that is set, or a
-# hack/testenv of its own that is stopped afterwards.
+# hack/testenv of its own that is removed afterwards.
 with_testenv() {
   if [ -n "${KUBECONFIG:-}" ]; then
     "$@"
@@ -67,9 +67,9 @@ with_testenv() {
   fi
   local state status=0
   state=$(mktemp -d "${TMPDIR:-/tmp}/weir-testenv.XXXXXX")
-  WEIR_TESTENV_STATE=$state hack/testenv/testenv start
+  hack/testenv/testenv --state-dir "$state" start >/dev/null
   KUBECONFIG=$state/kubeconfig "$@" || status=$?
-  WEIR_TESTENV_STATE=$state hack/testenv/testenv stop || true
+  hack/testenv/testenv --state-dir "$state" delete || true
   rm -rf "$state"
   return "$status"
 }
