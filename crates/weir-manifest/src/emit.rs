@@ -95,8 +95,8 @@ impl ScalarFacts {
             let followed_by_white = next >= bytes.len() || is_blank(bytes[next]);
             if at == 0 {
                 match character {
-                    b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>'
-                    | b'\'' | b'"' | b'%' | b'@' | b'`' => {
+                    b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\''
+                    | b'"' | b'%' | b'@' | b'`' => {
                         (flow_indicators, block_indicators) = (true, true);
                     }
                     b'?' | b':' => {
@@ -157,11 +157,7 @@ impl ScalarFacts {
             style = ScalarStyle::DoubleQuoted;
         }
         if style == ScalarStyle::Plain {
-            let allowed = if place.flow {
-                self.flow_plain_allowed
-            } else {
-                self.block_plain_allowed
-            };
+            let allowed = if place.flow { self.flow_plain_allowed } else { self.block_plain_allowed };
             if !allowed || (empty && (place.flow || place.simple_key)) {
                 style = ScalarStyle::SingleQuoted;
             }
@@ -300,20 +296,14 @@ impl Emitter {
     }
 
     fn scalar_indent(&self) -> i32 {
-        if self.indent < 0 {
-            self.layout.indent
-        } else {
-            self.deeper()
-        }
+        if self.indent < 0 { self.layout.indent } else { self.deeper() }
     }
 
     /// The indentation one level below the current one.
     pub(crate) fn deeper(&self) -> i32 {
         match self.layout.dialect {
             Dialect::V2 => self.indent + self.layout.indent,
-            Dialect::V3 => {
-                self.layout.indent * ((self.indent + self.layout.indent) / self.layout.indent)
-            }
+            Dialect::V3 => self.layout.indent * ((self.indent + self.layout.indent) / self.layout.indent),
         }
     }
 
@@ -337,12 +327,7 @@ impl Emitter {
     fn write_single_quoted(&mut self, text: &str, allow_breaks: bool) {
         self.write_indicator("'", true, false, false);
         let last = text.len().saturating_sub(1);
-        self.write_quotable(
-            text,
-            allow_breaks,
-            |bytes, at| bytes[at] == b'\'',
-            |at| at > 0 && at < last,
-        );
+        self.write_quotable(text, allow_breaks, |bytes, at| bytes[at] == b'\'', |at| at > 0 && at < last);
         self.write_indicator("'", false, false, false);
         self.whitespace = false;
         self.indention = false;
@@ -361,10 +346,7 @@ impl Emitter {
         let mut at = 0;
         while at < bytes.len() {
             if bytes[at] == b' ' {
-                if self.may_fold(allow_breaks, spaces)
-                    && foldable(at)
-                    && byte(bytes, at + 1) != b' '
-                {
+                if self.may_fold(allow_breaks, spaces) && foldable(at) && byte(bytes, at + 1) != b' ' {
                     self.write_indent();
                     at += 1;
                 } else {
@@ -396,10 +378,8 @@ impl Emitter {
 
     /// Copies one character, or as many ASCII letters and digits as follow each other.
     fn write_run(&mut self, text: &str, at: usize) -> usize {
-        let length = text.as_bytes()[at..]
-            .iter()
-            .take_while(|&&b| HARMLESS[b as usize] && b != b'\\')
-            .count();
+        let length =
+            text.as_bytes()[at..].iter().take_while(|&&b| HARMLESS[b as usize] && b != b'\\').count();
         if length == 0 {
             return self.write(text, at);
         }
@@ -516,9 +496,7 @@ impl Emitter {
                 if breaks {
                     self.write_indent();
                 }
-                let line = bytes[at..]
-                    .iter()
-                    .position(|&b| matches!(b, b'\n' | b'\r' | 0xC2 | 0xE2));
+                let line = bytes[at..].iter().position(|&b| matches!(b, b'\n' | b'\r' | 0xC2 | 0xE2));
                 if line == Some(0) {
                     at = self.write(text, at);
                 } else {

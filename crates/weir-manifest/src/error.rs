@@ -104,11 +104,7 @@ impl fmt::Display for Error {
             (true, 0) => write!(f, "{}", self.problem),
             (true, line) => write!(f, "line {line}, column {}: {}", self.column, self.problem),
             (false, 0) => write!(f, "{}: {}", self.origin, self.problem),
-            (false, line) => write!(
-                f,
-                "{}:{line}:{}: {}",
-                self.origin, self.column, self.problem
-            ),
+            (false, line) => write!(f, "{}:{line}:{}: {}", self.origin, self.column, self.problem),
         }
     }
 }

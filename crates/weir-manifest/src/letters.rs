@@ -5,20 +5,12 @@
 
 /// Whether `character` is in the general category L.
 pub(crate) fn is_letter(character: char) -> bool {
-    if character.is_ascii() {
-        character.is_ascii_alphabetic()
-    } else {
-        contains(LETTERS, character)
-    }
+    if character.is_ascii() { character.is_ascii_alphabetic() } else { contains(LETTERS, character) }
 }
 
 /// Whether `character` is in the general category Nd.
 pub(crate) fn is_digit(character: char) -> bool {
-    if character.is_ascii() {
-        character.is_ascii_digit()
-    } else {
-        contains(DIGITS, character)
-    }
+    if character.is_ascii() { character.is_ascii_digit() } else { contains(DIGITS, character) }
 }
 
 fn contains(ranges: &[(u32, u32)], character: char) -> bool {

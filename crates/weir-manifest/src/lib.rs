@@ -27,6 +27,12 @@ mod scan;
 mod timestamp;
 mod write;
 
+/// Reading step by step, with all that the text says.
+pub mod event {
+    pub use crate::parse::{Event, EventKind, Parser, Properties};
+    pub use crate::scan::{Dialect, Mark, ScalarStyle};
+}
+
 pub use error::{Error, ErrorKind};
 pub use natural::natural_order;
 pub use number::{Number, format_float, format_json_float};
@@ -35,9 +41,8 @@ pub use order::{
     KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST, apply_order, apply_rank, helm_install_order,
     helm_uninstall_order, kustomize_legacy_rank,
 };
-pub use read::{
-    ReadOptions, SIZE_BYTES_MAX, read_documents, read_documents_with, read_first_document,
-};
+pub use parse::SIZE_BYTES_MAX;
+pub use read::{ReadOptions, read_documents, read_documents_with, read_first_document};
 pub use resolve::{Resolved, resolve_core, resolve_yaml11};
 pub use scan::ScalarStyle;
 pub use timestamp::Timestamp;

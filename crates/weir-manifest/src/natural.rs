@@ -17,11 +17,7 @@ fn compare(left: &str, right: &str, letters_first_after_digit: bool) -> Ordering
         return Ordering::Equal;
     }
     // The common beginning, cut at a character boundary.
-    let mut common = left
-        .bytes()
-        .zip(right.bytes())
-        .take_while(|(a, b)| a == b)
-        .count();
+    let mut common = left.bytes().zip(right.bytes()).take_while(|(a, b)| a == b).count();
     while !left.is_char_boundary(common) || !right.is_char_boundary(common) {
         common -= 1;
     }
@@ -34,39 +30,24 @@ fn compare(left: &str, right: &str, letters_first_after_digit: bool) -> Ordering
         (true, true) => return a.cmp(&b),
         (false, false) => {}
         (a_is_letter, _) => {
-            let after_digit =
-                letters_first_after_digit && before.chars().next_back().is_some_and(is_digit);
-            return if a_is_letter == after_digit {
-                Ordering::Less
-            } else {
-                Ordering::Greater
-            };
+            let after_digit = letters_first_after_digit && before.chars().next_back().is_some_and(is_digit);
+            return if a_is_letter == after_digit { Ordering::Less } else { Ordering::Greater };
         }
     }
     // Zeros are leading ones unless another digit came before them.
     let seed = i64::from(
-        (a == '0' || b == '0')
-            && before
-                .chars()
-                .rev()
-                .take_while(|&c| is_digit(c))
-                .any(|c| c != '0'),
+        (a == '0' || b == '0') && before.chars().rev().take_while(|&c| is_digit(c)).any(|c| c != '0'),
     );
     let (a_value, a_length) = digit_run(left_rest, seed);
     let (b_value, b_length) = digit_run(right_rest, seed);
-    a_value
-        .cmp(&b_value)
-        .then(a_length.cmp(&b_length))
-        .then(a.cmp(&b))
+    a_value.cmp(&b_value).then(a_length.cmp(&b_length)).then(a.cmp(&b))
 }
 
 fn digit_run(text: &str, seed: i64) -> (i64, usize) {
     let mut value = seed;
     let mut length = 0;
     for digit in text.chars().take_while(|&c| is_digit(c)) {
-        value = value
-            .wrapping_mul(10)
-            .wrapping_add(i64::from(u32::from(digit)) - i64::from(u32::from('0')));
+        value = value.wrapping_mul(10).wrapping_add(i64::from(u32::from(digit)) - i64::from(u32::from('0')));
         length += 1;
     }
     (value, length)

@@ -4,23 +4,13 @@
 ///
 /// The shortest digits that read back as the same number; exponent form below `1e-04` and from `1e+06`.
 pub fn format_float(value: f64) -> String {
-    general(
-        &format!("{value:e}"),
-        value.is_sign_negative(),
-        value.is_nan(),
-        value.is_infinite(),
-    )
+    general(&format!("{value:e}"), value.is_sign_negative(), value.is_nan(), value.is_infinite())
 }
 
 /// The same for a float that is rounded to 32 bits first, as the Go library does with map keys.
 pub(crate) fn format_float32(value: f64) -> String {
     let value = value as f32;
-    general(
-        &format!("{value:e}"),
-        value.is_sign_negative(),
-        value.is_nan(),
-        value.is_infinite(),
-    )
+    general(&format!("{value:e}"), value.is_sign_negative(), value.is_nan(), value.is_infinite())
 }
 
 fn general(exponent_form: &str, negative: bool, nan: bool, infinite: bool) -> String {
@@ -55,12 +45,7 @@ pub fn format_json_float(value: f64) -> Option<String> {
     }
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        push_exponent_form(
-            &mut text,
-            &digits,
-            exponent,
-            if exponent < 0 { 1 } else { 2 },
-        );
+        push_exponent_form(&mut text, &digits, exponent, if exponent < 0 { 1 } else { 2 });
     } else {
         push_positional(&mut text, &digits, exponent);
     }
@@ -69,9 +54,7 @@ pub fn format_json_float(value: f64) -> Option<String> {
 
 /// Digits without point and sign, and the exponent of the first of them.
 fn split(exponent_form: &str) -> (String, i32) {
-    let (mantissa, exponent) = exponent_form
-        .split_once('e')
-        .unwrap_or((exponent_form, "0"));
+    let (mantissa, exponent) = exponent_form.split_once('e').unwrap_or((exponent_form, "0"));
     let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
     (digits, exponent.parse().unwrap_or(0))
 }

@@ -43,12 +43,7 @@ impl ObjectId {
     ///
     /// Names of RBAC objects may contain colons, which are written as `__`.
     pub fn inventory_id(&self) -> String {
-        let Self {
-            group,
-            kind,
-            namespace,
-            name,
-        } = self;
+        let Self { group, kind, namespace, name } = self;
         if self.is_rbac() {
             format!("{namespace}_{}_{group}_{kind}", name.replace(':', "__"))
         } else {
@@ -71,10 +66,7 @@ impl ObjectId {
 
     fn is_rbac(&self) -> bool {
         self.group == "rbac.authorization.k8s.io"
-            && matches!(
-                self.kind.as_str(),
-                "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding"
-            )
+            && matches!(self.kind.as_str(), "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding")
     }
 }
 
@@ -101,22 +93,14 @@ mod tests {
 
     fn id(group: &str, kind: &str, namespace: &str, name: &str) -> ObjectId {
         let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
-        ObjectId {
-            group,
-            kind,
-            namespace,
-            name,
-        }
+        ObjectId { group, kind, namespace, name }
     }
 
     #[test]
     fn a_manifest_states_its_identity() {
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "a", "name": "b"}});
         assert_eq!(ObjectId::of(&object), id("apps", "Deployment", "a", "b"));
-        assert_eq!(
-            ObjectId::of(&json!({"apiVersion": "v1", "kind": "List"})),
-            id("", "List", "", "")
-        );
+        assert_eq!(ObjectId::of(&json!({"apiVersion": "v1", "kind": "List"})), id("", "List", "", ""));
         assert_eq!(ObjectId::of(&json!(3)), ObjectId::default());
     }
 
@@ -128,18 +112,9 @@ mod tests {
 
     #[test]
     fn inventory_ids_are_those_of_flux() {
-        check_inventory(
-            &id("", "Service", "default", "podinfo"),
-            "default_podinfo__Service",
-        );
-        check_inventory(
-            &id("", "Namespace", "", "flux-system"),
-            "_flux-system__Namespace",
-        );
-        check_inventory(
-            &id("apps", "Deployment", "apps", "web"),
-            "apps_web_apps_Deployment",
-        );
+        check_inventory(&id("", "Service", "default", "podinfo"), "default_podinfo__Service");
+        check_inventory(&id("", "Namespace", "", "flux-system"), "_flux-system__Namespace");
+        check_inventory(&id("apps", "Deployment", "apps", "web"), "apps_web_apps_Deployment");
         let rbac = "rbac.authorization.k8s.io";
         check_inventory(
             &id(rbac, "ClusterRole", "", "system:node:x"),
@@ -156,10 +131,7 @@ mod tests {
 
     #[test]
     fn subjects_leave_out_the_namespace_of_cluster_scoped_objects() {
-        assert_eq!(
-            id("apps", "Deployment", "a", "b").subject(),
-            "Deployment/a/b"
-        );
+        assert_eq!(id("apps", "Deployment", "a", "b").subject(), "Deployment/a/b");
         assert_eq!(id("", "Namespace", "", "b").to_string(), "Namespace/b");
     }
 }

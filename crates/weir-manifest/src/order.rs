@@ -32,10 +32,7 @@ const APPLY_FIRST: &[&str] = &[
 ];
 
 /// What would hinder other objects if it came before them.
-const WEBHOOKS: &[&str] = &[
-    "MutatingWebhookConfiguration",
-    "ValidatingWebhookConfiguration",
-];
+const WEBHOOKS: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// The kinds Helm installs before all others, in this order; webhooks included.
 const HELM_INSTALL: &[&str] = &[
@@ -117,9 +114,7 @@ pub fn apply_rank(kind: &str) -> isize {
 ///
 /// By rank of the kind, then group, kind, namespace and name.
 pub fn apply_order(left: &ObjectId, right: &ObjectId) -> Ordering {
-    apply_rank(&left.kind)
-        .cmp(&apply_rank(&right.kind))
-        .then_with(|| left.cmp(right))
+    apply_rank(&left.kind).cmp(&apply_rank(&right.kind)).then_with(|| left.cmp(right))
 }
 
 /// Where kustomize's `legacy` order puts a kind, given its two lists; a kind in both belongs to the last.
@@ -128,11 +123,7 @@ pub fn kustomize_legacy_rank<T: AsRef<str>>(kind: &str, first: &[T], last: &[T])
 }
 
 fn rank<T: AsRef<str>>(kind: &str, first: &[T], last: &[T]) -> isize {
-    let place = |list: &[T]| {
-        list.iter()
-            .rposition(|known| known.as_ref() == kind)
-            .map(|at| at as isize)
-    };
+    let place = |list: &[T]| list.iter().rposition(|known| known.as_ref() == kind).map(|at| at as isize);
     match (place(last), place(first)) {
         (Some(at), _) => at + 1,
         (None, Some(at)) => at - first.len() as isize,
@@ -148,10 +139,7 @@ pub fn helm_install_order(left: &str, right: &str) -> Ordering {
 /// The order in which Helm deletes kinds: webhooks first, then the install order in reverse; unknown kinds last.
 pub fn helm_uninstall_order(left: &str, right: &str) -> Ordering {
     compare_known_first(left, right, |kind| {
-        let webhooks = [
-            "ValidatingWebhookConfiguration",
-            "MutatingWebhookConfiguration",
-        ];
+        let webhooks = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
         match webhooks.iter().position(|webhook| *webhook == kind) {
             Some(place) => Some(place),
             None => helm_install_place(kind).map(|place| HELM_INSTALL.len() - place),
@@ -211,51 +199,17 @@ mod tests {
             namespace: String::new(),
             name: name.to_owned(),
         };
-        let mut ids = vec![
-            id("b", "X", "1"),
-            id("a", "Y", "2"),
-            id("a", "Y", "1"),
-            id("", "Service", "z"),
-        ];
+        let mut ids = vec![id("b", "X", "1"), id("a", "Y", "2"), id("a", "Y", "1"), id("", "Service", "z")];
         ids.sort_by(apply_order);
-        assert_eq!(
-            ids,
-            [
-                id("", "Service", "z"),
-                id("a", "Y", "1"),
-                id("a", "Y", "2"),
-                id("b", "X", "1")
-            ]
-        );
+        assert_eq!(ids, [id("", "Service", "z"), id("a", "Y", "1"), id("a", "Y", "2"), id("b", "X", "1")]);
     }
 
     #[test]
     fn helm_installs_and_uninstalls_in_opposite_orders() {
-        let kinds = vec![
-            "Widget",
-            "APIService",
-            "Apple",
-            "MutatingWebhookConfiguration",
-            "Namespace",
-            "Pod",
-        ];
-        let install = [
-            "Namespace",
-            "Pod",
-            "APIService",
-            "MutatingWebhookConfiguration",
-            "Apple",
-            "Widget",
-        ];
+        let kinds = vec!["Widget", "APIService", "Apple", "MutatingWebhookConfiguration", "Namespace", "Pod"];
+        let install = ["Namespace", "Pod", "APIService", "MutatingWebhookConfiguration", "Apple", "Widget"];
         check(kinds.clone(), helm_install_order, &install);
-        let uninstall = [
-            "MutatingWebhookConfiguration",
-            "APIService",
-            "Pod",
-            "Namespace",
-            "Apple",
-            "Widget",
-        ];
+        let uninstall = ["MutatingWebhookConfiguration", "APIService", "Pod", "Namespace", "Apple", "Widget"];
         check(kinds, helm_uninstall_order, &uninstall);
     }
 
@@ -264,9 +218,6 @@ mod tests {
         assert_eq!(kustomize_legacy_rank("A", &["A", "B"], &["C", "A"]), 2);
         assert_eq!(kustomize_legacy_rank("B", &["A", "B"], &["C", "A"]), -1);
         assert_eq!(kustomize_legacy_rank("Z", &["A", "B"], &["C", "A"]), 0);
-        assert_eq!(
-            kustomize_legacy_rank("Namespace", KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST),
-            -22
-        );
+        assert_eq!(kustomize_legacy_rank("Namespace", KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST), -22);
     }
 }

@@ -1,4 +1,6 @@
 //! Tokens to events: the grammar of the Go YAML libraries as a pull parser without recursion.
+//!
+//! For those who need more than [`crate::read_documents`] gives: styles, tags, anchors, order, duplicate keys, positions.
 
 use std::borrow::Cow;
 
@@ -9,42 +11,66 @@ use crate::scan::{DEPTH_MAX, Dialect, Mark, ScalarStyle, Scanner, Token, TokenKi
 /// The namespace of the tags written `!!int`, `!!str` and so on.
 pub(crate) const CORE_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
+/// A step through a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum EventKind<'a> {
+pub enum EventKind<'a> {
+    /// After the last document.
     StreamEnd,
+    /// Before the one node of a document.
     DocumentStart,
+    /// After the one node of a document.
     DocumentEnd,
+    /// `*name`
     Alias(&'a str),
+    /// A leaf. `implicit` is set when its text decides what it means: no quotes and no tag, or the tag `!`.
     Scalar {
+        /// Anchor and tag.
         properties: Properties<'a>,
+        /// The text, escapes and folding undone.
         value: Cow<'a, str>,
+        /// How it is written.
         style: ScalarStyle,
+        /// Whether the text decides what it means.
         implicit: bool,
     },
+    /// Items follow.
     SequenceStart {
+        /// Anchor and tag.
         properties: Properties<'a>,
+        /// Written `[…]`.
         flow: bool,
     },
+    /// No more items.
     SequenceEnd,
+    /// Keys and values follow in turn.
     MappingStart {
+        /// Anchor and tag.
         properties: Properties<'a>,
+        /// Written `{…}`.
         flow: bool,
     },
+    /// No more keys.
     MappingEnd,
 }
 
 /// What may stand before a node: an anchor and a tag in its long form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Properties<'a> {
-    pub(crate) anchor: Option<&'a str>,
-    pub(crate) tag: Option<Cow<'a, str>>,
+pub struct Properties<'a> {
+    /// The name behind `&`.
+    pub anchor: Option<&'a str>,
+    /// The tag in its long form, such as `tag:yaml.org,2002:str` for `!!str`.
+    pub tag: Option<Cow<'a, str>>,
 }
 
+/// A step through a text and where it is. The start of a node is that of its anchor or tag, if it has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event<'a> {
-    pub(crate) kind: EventKind<'a>,
-    pub(crate) start: Mark,
-    pub(crate) end: Mark,
+pub struct Event<'a> {
+    /// What happens.
+    pub kind: EventKind<'a>,
+    /// Where the node or indicator starts.
+    pub start: Mark,
+    /// Where it ends; for block scalars this is behind the line breaks that follow them.
+    pub end: Mark,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +93,10 @@ enum State {
     End,
 }
 
-pub(crate) struct Parser<'a> {
+/// Reads a text event by event.
+///
+/// Depth is bounded by 1000 levels; aliases are not resolved, so bounding their expansion is the caller's duty.
+pub struct Parser<'a> {
     scanner: Scanner<'a>,
     dialect: Dialect,
     state: State,
@@ -75,12 +104,24 @@ pub(crate) struct Parser<'a> {
     marks: Vec<Mark>,
     tag_directives: Vec<(&'a str, Cow<'a, str>)>,
     depth: usize,
+    /// Why the text cannot be parsed at all.
+    refused: Option<Error>,
 }
 
 type Parsed<T> = Result<T, Error>;
 
 impl<'a> Parser<'a> {
-    pub(crate) fn new(text: &'a str, dialect: Dialect) -> Self {
+    /// A parser at the start of `text`.
+    ///
+    /// A byte order mark at the start is skipped. Forbidden characters anywhere make the first event an error.
+    pub fn new(text: &'a str, dialect: Dialect) -> Self {
+        let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+        let refused = check_text(text).err();
+        Self { refused, ..Self::new_unchecked(text, dialect) }
+    }
+
+    /// A parser for a text that [`check_text`] has found acceptable.
+    pub(crate) fn new_unchecked(text: &'a str, dialect: Dialect) -> Self {
         Self {
             scanner: Scanner::new(text, dialect),
             dialect,
@@ -89,49 +130,44 @@ impl<'a> Parser<'a> {
             marks: Vec::new(),
             tag_directives: Vec::new(),
             depth: 0,
+            refused: None,
         }
     }
 
     /// An error about `mark`, its column counted in characters.
-    pub(crate) fn error_at(
-        &self,
-        kind: ErrorKind,
-        problem: impl Into<String>,
-        mark: Mark,
-    ) -> Error {
+    pub(crate) fn error_at(&self, kind: ErrorKind, problem: impl Into<String>, mark: Mark) -> Error {
         let (line, column) = self.position(mark);
         Error::new(kind, problem).at(line, column)
     }
 
     /// Line and column in characters, counted from 1.
-    pub(crate) fn position(&self, mark: Mark) -> (usize, usize) {
+    pub fn position(&self, mark: Mark) -> (usize, usize) {
         let offset = mark.offset as usize;
         let start = offset - mark.column as usize;
-        let column = self
-            .scanner
-            .text()
-            .get(start..offset)
-            .map_or(0, |line| line.chars().count());
+        let column = self.scanner.text().get(start..offset).map_or(0, |line| line.chars().count());
         (mark.line as usize + 1, column + 1)
     }
 
     fn syntax_error(&self, problem: &str, mark: Mark, context: Option<Mark>) -> Error {
         let context = context.map_or(0, |context| context.line as usize);
         let reference = self.dialect.reference_line(mark.line as usize, context);
-        self.error_at(ErrorKind::Syntax, problem, mark)
-            .reference_line(reference)
+        self.error_at(ErrorKind::Syntax, problem, mark).reference_line(reference)
     }
 
     /// The next event; after the last one it is `StreamEnd` for ever.
-    pub(crate) fn next(&mut self) -> Parsed<Event<'a>> {
+    ///
+    /// # Errors
+    /// The first mistake in the text. Do not go on after an error.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would have to end, or repeat errors")]
+    pub fn next(&mut self) -> Result<Event<'a>, Error> {
+        if let Some(error) = self.refused.take() {
+            self.state = State::End;
+            return Err(error);
+        }
         match self.state {
             State::End => {
                 let mark = Mark::default();
-                Ok(Event {
-                    kind: EventKind::StreamEnd,
-                    start: mark,
-                    end: mark,
-                })
+                Ok(Event { kind: EventKind::StreamEnd, start: mark, end: mark })
             }
             State::ImplicitDocumentStart => self.document_start(true),
             State::DocumentStart => self.document_start(false),
@@ -164,11 +200,7 @@ impl<'a> Parser<'a> {
         match token.kind {
             TokenKind::StreamEnd => {
                 self.state = State::End;
-                Ok(Event {
-                    kind: EventKind::StreamEnd,
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::StreamEnd, start, end })
             }
             TokenKind::VersionDirective { .. }
             | TokenKind::TagDirective { .. }
@@ -177,11 +209,7 @@ impl<'a> Parser<'a> {
                 self.process_directives()?;
                 self.states.push(State::DocumentEnd);
                 self.state = State::BlockNode;
-                Ok(Event {
-                    kind: EventKind::DocumentStart,
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::DocumentStart, start, end })
             }
             _ => self.explicit_document_start(start),
         }
@@ -197,11 +225,7 @@ impl<'a> Parser<'a> {
         self.states.push(State::DocumentEnd);
         self.state = State::DocumentContent;
         let end = self.scanner.take()?.end;
-        Ok(Event {
-            kind: EventKind::DocumentStart,
-            start,
-            end,
-        })
+        Ok(Event { kind: EventKind::DocumentStart, start, end })
     }
 
     fn document_content(&mut self) -> Parsed<Event<'a>> {
@@ -229,11 +253,7 @@ impl<'a> Parser<'a> {
         }
         self.tag_directives.clear();
         self.state = State::DocumentStart;
-        Ok(Event {
-            kind: EventKind::DocumentEnd,
-            start,
-            end,
-        })
+        Ok(Event { kind: EventKind::DocumentEnd, start, end })
     }
 
     fn process_directives(&mut self) -> Parsed<()> {
@@ -248,28 +268,16 @@ impl<'a> Parser<'a> {
                         Dialect::V3 => *major == 1 && (*minor == 1 || *minor == 2),
                     };
                     if version_seen {
-                        return Err(self.syntax_error(
-                            "found duplicate %YAML directive",
-                            mark,
-                            None,
-                        ));
+                        return Err(self.syntax_error("found duplicate %YAML directive", mark, None));
                     }
                     if !supported {
-                        return Err(self.syntax_error(
-                            "found incompatible YAML document",
-                            mark,
-                            None,
-                        ));
+                        return Err(self.syntax_error("found incompatible YAML document", mark, None));
                     }
                     version_seen = true;
                 }
                 TokenKind::TagDirective { handle, prefix } => {
                     if self.tag_directives.iter().any(|(known, _)| known == handle) {
-                        return Err(self.syntax_error(
-                            "found duplicate %TAG directive",
-                            mark,
-                            None,
-                        ));
+                        return Err(self.syntax_error("found duplicate %TAG directive", mark, None));
                     }
                     let directive = (*handle, prefix.clone());
                     self.tag_directives.push(directive);
@@ -279,11 +287,7 @@ impl<'a> Parser<'a> {
             self.scanner.take()?;
         }
         for (handle, prefix) in [("!", "!"), ("!!", CORE_TAG_PREFIX)] {
-            if !self
-                .tag_directives
-                .iter()
-                .any(|(known, _)| *known == handle)
-            {
+            if !self.tag_directives.iter().any(|(known, _)| *known == handle) {
                 self.tag_directives.push((handle, Cow::Borrowed(prefix)));
             }
         }
@@ -302,11 +306,7 @@ impl<'a> Parser<'a> {
             let (start, end) = (token.start, token.end);
             self.scanner.take()?;
             self.pop_state();
-            return Ok(Event {
-                kind: EventKind::Alias(name),
-                start,
-                end,
-            });
+            return Ok(Event { kind: EventKind::Alias(name), start, end });
         }
         let mut start = token.start;
         let mut end = token.start;
@@ -324,14 +324,7 @@ impl<'a> Parser<'a> {
             TokenKind::BlockEntry if indentless_sequence => {
                 let end = token.end;
                 self.open(State::IndentlessSequenceEntry, start)?;
-                Ok(Event {
-                    kind: EventKind::SequenceStart {
-                        properties,
-                        flow: false,
-                    },
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::SequenceStart { properties, flow: false }, start, end })
             }
             TokenKind::Scalar { .. } => {
                 let token = self.scanner.take()?;
@@ -341,50 +334,22 @@ impl<'a> Parser<'a> {
             TokenKind::FlowSequenceStart => {
                 let end = token.end;
                 self.open(State::FlowSequenceEntry { first: true }, start)?;
-                Ok(Event {
-                    kind: EventKind::SequenceStart {
-                        properties,
-                        flow: true,
-                    },
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::SequenceStart { properties, flow: true }, start, end })
             }
             TokenKind::FlowMappingStart => {
                 let end = token.end;
                 self.open(State::FlowMappingKey { first: true }, start)?;
-                Ok(Event {
-                    kind: EventKind::MappingStart {
-                        properties,
-                        flow: true,
-                    },
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::MappingStart { properties, flow: true }, start, end })
             }
             TokenKind::BlockSequenceStart if block => {
                 let end = token.end;
                 self.open(State::BlockSequenceEntry { first: true }, start)?;
-                Ok(Event {
-                    kind: EventKind::SequenceStart {
-                        properties,
-                        flow: false,
-                    },
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::SequenceStart { properties, flow: false }, start, end })
             }
             TokenKind::BlockMappingStart if block => {
                 let end = token.end;
                 self.open(State::BlockMappingKey { first: true }, start)?;
-                Ok(Event {
-                    kind: EventKind::MappingStart {
-                        properties,
-                        flow: false,
-                    },
-                    start,
-                    end,
-                })
+                Ok(Event { kind: EventKind::MappingStart { properties, flow: false }, start, end })
             }
             _ if has_properties => {
                 let implicit = properties.tag.is_none();
@@ -397,22 +362,14 @@ impl<'a> Parser<'a> {
                 };
                 Ok(Event { kind, start, end })
             }
-            _ => Err(self.syntax_error(
-                "did not find expected node content",
-                token_start,
-                Some(start),
-            )),
+            _ => Err(self.syntax_error("did not find expected node content", token_start, Some(start))),
         }
     }
 
     fn open(&mut self, state: State, start: Mark) -> Parsed<()> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.error_at(
-                ErrorKind::Limit,
-                format!("exceeded max depth of {DEPTH_MAX}"),
-                start,
-            ));
+            return Err(self.error_at(ErrorKind::Limit, format!("exceeded max depth of {DEPTH_MAX}"), start));
         }
         self.state = state;
         Ok(())
@@ -454,11 +411,7 @@ impl<'a> Parser<'a> {
         if handle.is_empty() {
             return Ok(suffix);
         }
-        match self
-            .tag_directives
-            .iter()
-            .find(|(known, _)| *known == handle)
-        {
+        match self.tag_directives.iter().find(|(known, _)| *known == handle) {
             Some((_, prefix)) if !(prefix.is_empty() && suffix.is_empty()) => {
                 Ok(Cow::Owned(format!("{prefix}{suffix}")))
             }
@@ -476,12 +429,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Goes on with a node, and with `next` after it.
-    fn node_then(
-        &mut self,
-        next: State,
-        block: bool,
-        indentless_sequence: bool,
-    ) -> Parsed<Event<'a>> {
+    fn node_then(&mut self, next: State, block: bool, indentless_sequence: bool) -> Parsed<Event<'a>> {
         self.states.push(next);
         self.node(block, indentless_sequence)
     }
@@ -495,11 +443,7 @@ impl<'a> Parser<'a> {
         self.close();
         self.marks.pop();
         let token = self.scanner.take()?;
-        Ok(Event {
-            kind,
-            start: token.start,
-            end: token.end,
-        })
+        Ok(Event { kind, start: token.start, end: token.end })
     }
 
     fn collection_error(&mut self, problem: &str, mark: Mark) -> Error {
@@ -545,11 +489,7 @@ impl<'a> Parser<'a> {
         }
         let mark = token.start;
         self.close();
-        Ok(Event {
-            kind: EventKind::SequenceEnd,
-            start: mark,
-            end: mark,
-        })
+        Ok(Event { kind: EventKind::SequenceEnd, start: mark, end: mark })
     }
 
     fn block_mapping_key(&mut self, first: bool) -> Parsed<Event<'a>> {
@@ -587,9 +527,7 @@ impl<'a> Parser<'a> {
         let mark = token.end;
         self.scanner.take()?;
         match self.scanner.peek()?.kind {
-            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
-                Ok(self.empty_then(next, mark))
-            }
+            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(self.empty_then(next, mark)),
             _ => self.node_then(next, true, true),
         }
     }
@@ -611,10 +549,7 @@ impl<'a> Parser<'a> {
                 self.scanner.take()?;
                 self.states.push(State::FlowSequenceEntry { first: false });
                 self.open(State::FlowPairKey, start)?;
-                let kind = EventKind::MappingStart {
-                    properties: Properties::default(),
-                    flow: true,
-                };
+                let kind = EventKind::MappingStart { properties: Properties::default(), flow: true };
                 Ok(Event { kind, start, end })
             }
             _ => self.node_then(State::FlowSequenceEntry { first: false }, false, false),
@@ -649,10 +584,7 @@ impl<'a> Parser<'a> {
         if self.scanner.peek()?.kind == TokenKind::Value {
             self.scanner.take()?;
             let token = self.scanner.peek()?;
-            if !matches!(
-                token.kind,
-                TokenKind::FlowEntry | TokenKind::FlowSequenceEnd
-            ) {
+            if !matches!(token.kind, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd) {
                 return self.node_then(State::FlowPairEnd, false, false);
             }
             mark = token.start;
@@ -663,11 +595,7 @@ impl<'a> Parser<'a> {
     fn flow_pair_end(&mut self) -> Parsed<Event<'a>> {
         let mark = self.scanner.peek()?.start;
         self.close();
-        Ok(Event {
-            kind: EventKind::MappingEnd,
-            start: mark,
-            end: mark,
-        })
+        Ok(Event { kind: EventKind::MappingEnd, start: mark, end: mark })
     }
 
     fn flow_mapping_key(&mut self, first: bool) -> Parsed<Event<'a>> {
@@ -720,16 +648,7 @@ fn scalar_event<'a>(properties: Properties<'a>, token: Token<'a>, start: Mark) -
         None => style == ScalarStyle::Plain,
         Some(tag) => tag == "!",
     };
-    Event {
-        kind: EventKind::Scalar {
-            properties,
-            value,
-            style,
-            implicit,
-        },
-        start,
-        end,
-    }
+    Event { kind: EventKind::Scalar { properties, value, style, implicit }, start, end }
 }
 
 fn empty_scalar<'a>(mark: Mark) -> Event<'a> {
@@ -739,11 +658,7 @@ fn empty_scalar<'a>(mark: Mark) -> Event<'a> {
         style: ScalarStyle::Plain,
         implicit: true,
     };
-    Event {
-        kind,
-        start: mark,
-        end: mark,
-    }
+    Event { kind, start: mark, end: mark }
 }
 
 /// The text of `bytes`, without a byte order mark; control characters and broken encodings are refused.
@@ -754,21 +669,30 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
         [0xEF, 0xBB, 0xBF, rest @ ..] => Cow::Borrowed(decode_utf8(rest)?),
         _ => Cow::Borrowed(decode_utf8(bytes)?),
     };
-    if let Some(at) = find_control_character(text.as_bytes()) {
-        return Err(encoding_error(
-            "control characters are not allowed",
-            text.get(..at).unwrap_or_default(),
-        ));
-    }
+    check_text(&text)?;
     Ok(text)
+}
+
+/// Texts longer than this are refused: offsets have 32 bits.
+pub const SIZE_BYTES_MAX: usize = 1 << 30;
+
+fn check_text(text: &str) -> Result<(), Error> {
+    if text.len() > SIZE_BYTES_MAX {
+        let problem = format!("text of {} bytes is longer than 1 GiB", text.len());
+        return Err(Error::new(ErrorKind::Limit, problem));
+    }
+    match find_control_character(text.as_bytes()) {
+        None => Ok(()),
+        Some(at) => {
+            let before = text.get(..at).unwrap_or_default();
+            Err(encoding_error("control characters are not allowed", before))
+        }
+    }
 }
 
 fn encoding_error(problem: &str, before: &str) -> Error {
     let line = before.bytes().filter(|&b| b == b'\n').count();
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |line| line.chars().count());
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count());
     Error::new(ErrorKind::Encoding, problem).at(line + 1, column + 1)
 }
 
@@ -778,12 +702,7 @@ fn decode_utf8(bytes: &[u8]) -> Result<&str, Error> {
         let problem = match rest {
             [0x80..=0xBF | 0xF8..=0xFF, ..] => "invalid leading UTF-8 octet",
             [first, ..] if rest.len() < width(*first) => "incomplete UTF-8 octet sequence",
-            [first, tail @ ..]
-                if tail
-                    .iter()
-                    .take(width(*first) - 1)
-                    .any(|b| b & 0xC0 != 0x80) =>
-            {
+            [first, tail @ ..] if tail.iter().take(width(*first) - 1).any(|b| b & 0xC0 != 0x80) => {
                 "invalid trailing UTF-8 octet"
             }
             [0xC0 | 0xC1, ..] | [0xE0, 0x80..=0x9F, ..] | [0xF0, 0x80..=0x8F, ..] => {
@@ -812,11 +731,7 @@ fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, Error>
             }
         }
     }
-    if rest.is_empty() {
-        Ok(text)
-    } else {
-        Err(encoding_error("incomplete UTF-16 character", &text))
-    }
+    if rest.is_empty() { Ok(text) } else { Err(encoding_error("incomplete UTF-16 character", &text)) }
 }
 
 /// The offset of the first character YAML forbids: controls but tab, LF, CR and NEL; U+FFFE and U+FFFF.

@@ -13,9 +13,6 @@ use crate::parse::{Event, EventKind, Parser, Properties, decode};
 use crate::resolve::{Resolved, resolve_tagged, resolve_yaml11};
 use crate::scan::{Dialect, Mark, ScalarStyle};
 
-/// Texts longer than this are refused: offsets inside the reader have 32 bits.
-pub const SIZE_BYTES_MAX: usize = 1 << 30;
-
 /// How to read manifests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadOptions {
@@ -40,13 +37,9 @@ pub fn read_documents(bytes: &[u8], origin: &str) -> Result<Vec<Value>, Error> {
 /// # Errors
 /// The first mistake in the text. Also texts over 1 GiB, nesting over 1000 levels, and documents most of whose nodes
 /// come from aliases (99 % for small ones, 10 % for large ones: the rule of the Go libraries).
-pub fn read_documents_with(
-    bytes: &[u8],
-    origin: &str,
-    options: ReadOptions,
-) -> Result<Vec<Value>, Error> {
+pub fn read_documents_with(bytes: &[u8], origin: &str, options: ReadOptions) -> Result<Vec<Value>, Error> {
     let read = || {
-        let text = checked_text(bytes)?;
+        let text = decode(bytes)?;
         let mut reader = Reader::new(&text, options);
         let mut documents = Vec::new();
         while let Some(document) = reader.next_document()? {
@@ -63,28 +56,12 @@ pub fn read_documents_with(
 ///
 /// # Errors
 /// As [`read_documents_with`].
-pub fn read_first_document(
-    bytes: &[u8],
-    origin: &str,
-    options: ReadOptions,
-) -> Result<Value, Error> {
+pub fn read_first_document(bytes: &[u8], origin: &str, options: ReadOptions) -> Result<Value, Error> {
     let read = || {
-        let text = checked_text(bytes)?;
-        Ok(Reader::new(&text, options)
-            .next_document()?
-            .unwrap_or(Value::Null))
+        let text = decode(bytes)?;
+        Ok(Reader::new(&text, options).next_document()?.unwrap_or(Value::Null))
     };
     read().map_err(|error: Error| error.in_origin(origin))
-}
-
-pub(crate) fn checked_text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    if bytes.len() > SIZE_BYTES_MAX {
-        return Err(Error::new(
-            ErrorKind::Limit,
-            format!("text of {} bytes is longer than 1 GiB", bytes.len()),
-        ));
-    }
-    decode(bytes)
 }
 
 /// How many nodes the Go libraries would decode, and how many of them through aliases.
@@ -104,12 +81,8 @@ impl DecodeCount {
             4_000_000.. => 0.10,
             all => 0.99 - 0.89 * ((all - 400_000) as f64 / 3_600_000.0),
         };
-        if self.aliased > 100 && self.all > 1000 && self.aliased as f64 / self.all as f64 > allowed
-        {
-            return Err(Error::new(
-                ErrorKind::Limit,
-                "document contains excessive aliasing",
-            ));
+        if self.aliased > 100 && self.all > 1000 && self.aliased as f64 / self.all as f64 > allowed {
+            return Err(Error::new(ErrorKind::Limit, "document contains excessive aliasing"));
         }
         Ok(())
     }
@@ -162,12 +135,7 @@ enum KeyKind {
 
 /// A collection whose end has not been seen yet.
 enum Open {
-    Sequence {
-        items: Vec<Value>,
-        merge_source: bool,
-        anchor: Option<usize>,
-        nodes_before: u64,
-    },
+    Sequence { items: Vec<Value>, merge_source: bool, anchor: Option<usize>, nodes_before: u64 },
     Mapping(OpenMapping),
 }
 
@@ -189,7 +157,7 @@ enum PendingKey {
 impl<'a> Reader<'a> {
     fn new(text: &'a str, options: ReadOptions) -> Self {
         Self {
-            parser: Parser::new(text, Dialect::V2),
+            parser: Parser::new_unchecked(text, Dialect::V2),
             options,
             anchors: HashMap::new(),
             anchored: Vec::new(),
@@ -220,13 +188,9 @@ impl<'a> Reader<'a> {
             }
             Err(error) => {
                 // The Go libraries understand a document only after its grammar has been found right.
-                if error.kind() != ErrorKind::Syntax
-                    && !error.problem().starts_with("unknown anchor")
-                {
-                    while !matches!(
-                        self.parser.next()?.kind,
-                        EventKind::DocumentEnd | EventKind::StreamEnd
-                    ) {}
+                if error.kind() != ErrorKind::Syntax && !error.problem().starts_with("unknown anchor") {
+                    while !matches!(self.parser.next()?.kind, EventKind::DocumentEnd | EventKind::StreamEnd) {
+                    }
                 }
                 Err(error)
             }
@@ -238,18 +202,11 @@ impl<'a> Reader<'a> {
             let lines: Vec<String> = self
                 .duplicates
                 .iter()
-                .map(|(mark, problem)| {
-                    format!("  line {}: {problem}", self.parser.position(*mark).0)
-                })
+                .map(|(mark, problem)| format!("  line {}: {problem}", self.parser.position(*mark).0))
                 .collect();
-            return Err(
-                self.content_error(format!("unmarshal errors:\n{}", lines.join("\n")), *mark)
-            );
+            return Err(self.content_error(format!("unmarshal errors:\n{}", lines.join("\n")), *mark));
         }
-        self.bad_key
-            .take()
-            .or(self.bad_value.take())
-            .map_or(Ok(()), Err)
+        self.bad_key.take().or(self.bad_value.take()).map_or(Ok(()), Err)
     }
 
     fn content_error(&self, problem: impl Into<String>, mark: Mark) -> Error {
@@ -274,53 +231,35 @@ impl<'a> Reader<'a> {
                     continue;
                 }
                 EventKind::SequenceEnd | EventKind::MappingEnd => match open.pop() {
-                    Some(Open::Sequence {
-                        items,
-                        anchor,
-                        nodes_before,
-                        ..
-                    }) => self.closed(Value::Array(items), None, anchor, nodes_before),
+                    Some(Open::Sequence { items, anchor, nodes_before, .. }) => {
+                        self.closed(Value::Array(items), None, anchor, nodes_before)
+                    }
                     Some(Open::Mapping(mapping)) => {
-                        let OpenMapping {
-                            entries,
-                            marks,
-                            anchor,
-                            nodes_before,
-                            ..
-                        } = mapping;
+                        let OpenMapping { entries, marks, anchor, nodes_before, .. } = mapping;
                         self.closed(Value::Object(entries), marks, anchor, nodes_before)
                     }
                     None => {
-                        return Err(
-                            self.content_error("end of a collection that never began", mark)
-                        );
+                        return Err(self.content_error("end of a collection that never began", mark));
                     }
                 },
                 _ => self.leaf(event)?,
             };
             match open.last_mut() {
-                Some(Open::Mapping(mapping)) => {
-                    match std::mem::replace(&mut mapping.key, PendingKey::None) {
-                        PendingKey::None => mapping.key = self.key(node, mark)?,
-                        PendingKey::Key { name, kind } => {
-                            let value = self.value(node, mark);
-                            if let Some(problem) = mapping.insert(name, kind, value, mark) {
-                                self.duplicates.push((mark, problem));
-                            }
-                        }
-                        PendingKey::Merge => {
-                            let duplicates = mapping
-                                .merge(node)
-                                .map_err(|problem| self.content_error(problem, mark))?;
-                            self.duplicates.extend(duplicates);
+                Some(Open::Mapping(mapping)) => match std::mem::replace(&mut mapping.key, PendingKey::None) {
+                    PendingKey::None => mapping.key = self.key(node, mark)?,
+                    PendingKey::Key { name, kind } => {
+                        let value = self.value(node, mark);
+                        if let Some(problem) = mapping.insert(name, kind, value, mark) {
+                            self.duplicates.push((mark, problem));
                         }
                     }
-                }
-                Some(Open::Sequence {
-                    items,
-                    merge_source,
-                    ..
-                }) => {
+                    PendingKey::Merge => {
+                        let duplicates =
+                            mapping.merge(node).map_err(|problem| self.content_error(problem, mark))?;
+                        self.duplicates.extend(duplicates);
+                    }
+                },
+                Some(Open::Sequence { items, merge_source, .. }) => {
                     if *merge_source && !node.value.is_object() {
                         return Err(self.content_error(WANT_MAP, mark));
                     }
@@ -337,8 +276,7 @@ impl<'a> Reader<'a> {
             && let Some(word) = json_word(f64::from_bits(bits))
             && self.bad_value.is_none()
         {
-            self.bad_value =
-                Some(self.content_error(format!("json: unsupported value: {word}"), mark));
+            self.bad_value = Some(self.content_error(format!("json: unsupported value: {word}"), mark));
         }
         node.value
     }
@@ -353,36 +291,21 @@ impl<'a> Reader<'a> {
         let kind = node.key;
         let name = match (kind, node.value) {
             (KeyKind::Collection, value) => {
-                let hint = if value.is_object() {
-                    "; text that begins with '{' must be quoted"
-                } else {
-                    ""
-                };
-                let what = if value.is_object() {
-                    "mapping"
-                } else {
-                    "sequence"
-                };
-                return Err(self.content_error(
-                    format!("invalid map key: a {what} cannot be a key{hint}"),
-                    mark,
-                ));
+                let hint = if value.is_object() { "; text that begins with '{' must be quoted" } else { "" };
+                let what = if value.is_object() { "mapping" } else { "sequence" };
+                return Err(
+                    self.content_error(format!("invalid map key: a {what} cannot be a key{hint}"), mark)
+                );
             }
             (KeyKind::Null, _) => {
                 let problem = "unsupported map key of type: %!s(<nil>), key: <nil>";
-                self.bad_key = self
-                    .bad_key
-                    .take()
-                    .or_else(|| Some(self.content_error(problem, mark)));
+                self.bad_key = self.bad_key.take().or_else(|| Some(self.content_error(problem, mark)));
                 String::new()
             }
             (KeyKind::Unsigned, value) => {
                 let number = value.as_u64().unwrap_or_default();
                 let problem = format!("unsupported map key of type: uint64, key: {number:#x}");
-                self.bad_key = self
-                    .bad_key
-                    .take()
-                    .or_else(|| Some(self.content_error(problem, mark)));
+                self.bad_key = self.bad_key.take().or_else(|| Some(self.content_error(problem, mark)));
                 String::new()
             }
             (KeyKind::Float(bits), _) => format_float32(f64::from_bits(bits)),
@@ -393,13 +316,7 @@ impl<'a> Reader<'a> {
     }
 
     fn open_sequence(&mut self, properties: &Properties<'a>, around: Option<&Open>) -> Open {
-        let merge_source = matches!(
-            around,
-            Some(Open::Mapping(OpenMapping {
-                key: PendingKey::Merge,
-                ..
-            }))
-        );
+        let merge_source = matches!(around, Some(Open::Mapping(OpenMapping { key: PendingKey::Merge, .. })));
         let nodes_before = self.count.all;
         if !merge_source {
             self.count.all += 1;
@@ -429,10 +346,7 @@ impl<'a> Reader<'a> {
     fn begin_anchored(&mut self, properties: &Properties<'a>) -> Option<usize> {
         let anchor = properties.anchor?;
         let place = self.anchored.len();
-        self.anchored.push(Anchored {
-            node: None,
-            nodes: 0,
-        });
+        self.anchored.push(Anchored { node: None, nodes: 0 });
         self.anchors.insert(anchor, place);
         Some(place)
     }
@@ -444,18 +358,9 @@ impl<'a> Reader<'a> {
         anchor: Option<usize>,
         nodes_before: u64,
     ) -> Node {
-        let node = Node {
-            value,
-            key: KeyKind::Collection,
-            merge: false,
-            alias: false,
-            marks,
-        };
+        let node = Node { value, key: KeyKind::Collection, merge: false, alias: false, marks };
         if let Some(anchored) = anchor.and_then(|place| self.anchored.get_mut(place)) {
-            *anchored = Anchored {
-                node: Some(node.clone()),
-                nodes: self.count.all - nodes_before,
-            };
+            *anchored = Anchored { node: Some(node.clone()), nodes: self.count.all - nodes_before };
         }
         node
     }
@@ -463,67 +368,36 @@ impl<'a> Reader<'a> {
     fn leaf(&mut self, event: Event<'a>) -> Result<Node, Error> {
         match event.kind {
             EventKind::Alias(name) => {
-                let Some(anchored) = self
-                    .anchors
-                    .get(name)
-                    .and_then(|&place| self.anchored.get(place))
+                let Some(anchored) = self.anchors.get(name).and_then(|&place| self.anchored.get(place))
                 else {
-                    return Err(self.content_error(
-                        format!("unknown anchor '{name}' referenced"),
-                        event.start,
-                    ));
+                    return Err(
+                        self.content_error(format!("unknown anchor '{name}' referenced"), event.start)
+                    );
                 };
                 let Some(node) = &anchored.node else {
-                    return Err(self.content_error(
-                        format!("anchor '{name}' value contains itself"),
-                        event.start,
-                    ));
+                    return Err(
+                        self.content_error(format!("anchor '{name}' value contains itself"), event.start)
+                    );
                 };
                 // Counted before the copy is made: the copy is what an attacker wants.
                 let (line, column) = self.parser.position(event.start);
-                self.count
-                    .add_alias(anchored.nodes)
-                    .map_err(|error| error.at(line, column))?;
-                Ok(Node {
-                    alias: true,
-                    ..node.clone()
-                })
+                self.count.add_alias(anchored.nodes).map_err(|error| error.at(line, column))?;
+                Ok(Node { alias: true, ..node.clone() })
             }
-            EventKind::Scalar {
-                properties,
-                value,
-                style,
-                implicit,
-            } => {
+            EventKind::Scalar { properties, value, style, implicit } => {
                 self.count.all += 1;
                 let merge = &*value == "<<"
                     && (implicit
-                        || properties
-                            .tag
-                            .as_deref()
-                            .is_some_and(|tag| tag == "tag:yaml.org,2002:merge"));
+                        || properties.tag.as_deref().is_some_and(|tag| tag == "tag:yaml.org,2002:merge"));
                 let (value, key) = scalar(&properties, value, style).map_err(|error| {
                     let (line, column) = self.parser.position(event.start);
                     error.at(line, column)
                 })?;
-                let node = Node {
-                    value,
-                    key,
-                    merge,
-                    alias: false,
-                    marks: None,
-                };
-                if let Some(anchored) = self
-                    .begin_anchored(&properties)
-                    .and_then(|place| self.anchored.get_mut(place))
+                let node = Node { value, key, merge, alias: false, marks: None };
+                if let Some(anchored) =
+                    self.begin_anchored(&properties).and_then(|place| self.anchored.get_mut(place))
                 {
-                    *anchored = Anchored {
-                        node: Some(Node {
-                            merge: false,
-                            ..node.clone()
-                        }),
-                        nodes: 1,
-                    };
+                    *anchored = Anchored { node: Some(Node { merge: false, ..node.clone() }), nodes: 1 };
                 }
                 Ok(node)
             }
@@ -540,11 +414,7 @@ impl OpenMapping {
         if let Some(seen) = &mut self.seen {
             if !seen.insert((kind, name.clone())) {
                 // A key as Go prints it with `%#v`.
-                let key = if kind == KeyKind::String {
-                    format!("{name:?}")
-                } else {
-                    name
-                };
+                let key = if kind == KeyKind::String { format!("{name:?}") } else { name };
                 return Some(format!("key {key} already set in map"));
             }
             if let Some(marks) = &mut self.marks {
@@ -566,13 +436,7 @@ impl OpenMapping {
                 let maps: Option<Vec<_>> = items
                     .into_iter()
                     .rev()
-                    .map(|item| {
-                        if let Value::Object(entries) = item {
-                            Some(entries)
-                        } else {
-                            None
-                        }
-                    })
+                    .map(|item| if let Value::Object(entries) = item { Some(entries) } else { None })
                     .collect();
                 maps.ok_or(WANT_MAP)?
             }
@@ -608,13 +472,10 @@ fn scalar(
         Resolved::Bool(value) => (Value::Bool(value), KeyKind::Bool),
         Resolved::Number(Number::Int(value)) => (Value::from(value), KeyKind::Integer),
         Resolved::Number(Number::Uint(value)) => (Value::from(value), KeyKind::Unsigned),
-        Resolved::Number(Number::Float(value)) => (
-            float_value(value).unwrap_or_default(),
-            KeyKind::Float(value.to_bits()),
-        ),
-        Resolved::Timestamp(_) | Resolved::String => {
-            (Value::String(text.into_owned()), KeyKind::String)
+        Resolved::Number(Number::Float(value)) => {
+            (float_value(value).unwrap_or_default(), KeyKind::Float(value.to_bits()))
         }
+        Resolved::Timestamp(_) | Resolved::String => (Value::String(text.into_owned()), KeyKind::String),
     })
 }
 
@@ -647,16 +508,12 @@ fn json_word(value: f64) -> Option<&'static str> {
 /// Base64 with any line breaks; bytes that are no text become U+FFFD, as they do on their way through JSON.
 pub(crate) fn decode_binary(text: &str) -> Result<String, Error> {
     // Go does not look at the bits after the last byte.
-    const CONFIG: GeneralPurposeConfig =
-        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
     const BASE64: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, CONFIG);
     let compact: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     match BASE64.decode(compact) {
         Ok(bytes) => Ok(text_lossy(&bytes)),
-        Err(_) => Err(Error::new(
-            ErrorKind::Content,
-            "!!binary value contains invalid base64 data",
-        )),
+        Err(_) => Err(Error::new(ErrorKind::Content, "!!binary value contains invalid base64 data")),
     }
 }
 

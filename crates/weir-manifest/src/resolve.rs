@@ -56,10 +56,7 @@ pub(crate) fn short_tag(tag: &str) -> std::borrow::Cow<'_, str> {
 /// The meaning of a scalar that carries an explicit tag. Tags outside the core schema make strings.
 pub(crate) fn resolve_tagged(dialect: Dialect, tag: &str, text: &str) -> Result<Resolved, Error> {
     let tag = short_tag(tag);
-    if !matches!(
-        &*tag,
-        "!!str" | "!!bool" | "!!int" | "!!float" | "!!null" | "!!timestamp"
-    ) || tag == "!!str"
+    if !matches!(&*tag, "!!str" | "!!bool" | "!!int" | "!!float" | "!!null" | "!!timestamp") || tag == "!!str"
     {
         return Ok(Resolved::String);
     }
@@ -90,9 +87,7 @@ fn resolve(dialect: Dialect, text: &str, timestamps: bool) -> Resolved {
                 None => Resolved::String,
             },
         },
-        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~'
-            if text.len() <= 5 =>
-        {
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' if text.len() <= 5 => {
             resolve_word(dialect, text)
         }
         _ => Resolved::String,
@@ -143,15 +138,9 @@ fn parse_dotted_float(text: &str) -> Option<f64> {
         return parse_yaml_float(text);
     }
     let bytes = text.as_bytes();
-    let is_digit = |at: Option<usize>| {
-        at.and_then(|at| bytes.get(at))
-            .is_some_and(u8::is_ascii_digit)
-    };
+    let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
     let between_digits = |at: usize| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
-    let well_placed = bytes
-        .iter()
-        .enumerate()
-        .all(|(at, b)| *b != b'_' || between_digits(at));
+    let well_placed = bytes.iter().enumerate().all(|(at, b)| *b != b'_' || between_digits(at));
     well_placed.then(|| parse_yaml_float(&text.replace('_', "")))?
 }
 

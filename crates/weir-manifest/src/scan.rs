@@ -6,9 +6,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use crate::chars::{
-    break_width, byte, is_blank, is_break, is_break_or_end, is_white_or_end, is_word, width,
-};
+use crate::chars::{break_width, byte, is_blank, is_break, is_break_or_end, is_white_or_end, is_word, width};
 use crate::error::{Error, ErrorKind};
 
 /// Block collections and flow collections each may nest this deep.
@@ -19,15 +17,18 @@ const SIMPLE_KEY_CHARS_MAX: usize = 1024;
 
 /// A place in the text: byte offset, line and byte column, all counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Mark {
-    pub(crate) offset: u32,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
+pub struct Mark {
+    /// Bytes from the start of the text.
+    pub offset: u32,
+    /// Lines from the start of the text.
+    pub line: u32,
+    /// Bytes from the start of the line.
+    pub column: u32,
 }
 
 /// Whose habits to follow: the Go library has two major versions in use that differ in small ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// `go.yaml.in/yaml/v2`, used by `sigs.k8s.io/yaml`, kubectl, Helm and the API machinery.
     V2,
     /// `go.yaml.in/yaml/v3`, used by kustomize for resources.
@@ -71,14 +72,8 @@ pub enum ScalarStyle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenKind<'a> {
     StreamEnd,
-    VersionDirective {
-        major: u8,
-        minor: u8,
-    },
-    TagDirective {
-        handle: &'a str,
-        prefix: Cow<'a, str>,
-    },
+    VersionDirective { major: u8, minor: u8 },
+    TagDirective { handle: &'a str, prefix: Cow<'a, str> },
     DocumentStart,
     DocumentEnd,
     BlockSequenceStart,
@@ -94,14 +89,8 @@ pub(crate) enum TokenKind<'a> {
     Value,
     Alias(&'a str),
     Anchor(&'a str),
-    Tag {
-        handle: &'a str,
-        suffix: Cow<'a, str>,
-    },
-    Scalar {
-        value: Cow<'a, str>,
-        style: ScalarStyle,
-    },
+    Tag { handle: &'a str, suffix: Cow<'a, str> },
+    Scalar { value: Cow<'a, str>, style: ScalarStyle },
 }
 
 #[derive(Debug, Clone)]
@@ -169,9 +158,7 @@ impl<'a> Scanner<'a> {
             self.fetch_until_head_is_certain()?;
         }
         // After the end of the stream the last token stays in place.
-        self.tokens
-            .front()
-            .ok_or_else(|| Error::new(ErrorKind::Syntax, "read past the end of the stream"))
+        self.tokens.front().ok_or_else(|| Error::new(ErrorKind::Syntax, "read past the end of the stream"))
     }
 
     /// Takes the token that `peek` showed.
@@ -205,9 +192,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn head_may_be_key(&mut self) -> Scanned<bool> {
-        let Ok(found) = self
-            .pending_keys
-            .binary_search_by_key(&self.tokens_taken, |&(number, _)| number)
+        let Ok(found) = self.pending_keys.binary_search_by_key(&self.tokens_taken, |&(number, _)| number)
         else {
             return Ok(false);
         };
@@ -221,11 +206,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn mark(&self) -> Mark {
-        Mark {
-            offset: self.offset as u32,
-            line: self.line as u32,
-            column: self.column() as u32,
-        }
+        Mark { offset: self.offset as u32, line: self.line as u32, column: self.column() as u32 }
     }
 
     fn column(&self) -> usize {
@@ -233,17 +214,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn error(&self, problem: impl Into<String>, context: Mark) -> Error {
-        let column = self
-            .text
-            .get(self.line_start..self.offset)
-            .map_or(0, |line| line.chars().count());
-        let reference = self
-            .dialect
-            .reference_line(self.line, context.line as usize)
-            .map(|line| line + 1);
-        Error::new(ErrorKind::Syntax, problem)
-            .at(self.line + 1, column + 1)
-            .reference_line(reference)
+        let column = self.text.get(self.line_start..self.offset).map_or(0, |line| line.chars().count());
+        let reference = self.dialect.reference_line(self.line, context.line as usize).map(|line| line + 1);
+        Error::new(ErrorKind::Syntax, problem).at(self.line + 1, column + 1).reference_line(reference)
     }
 
     // --- simple keys -------------------------------------------------------------------------------------------------
@@ -266,10 +239,7 @@ impl<'a> Scanner<'a> {
     fn further_than_a_key(&self, start: Mark) -> bool {
         let start = start.offset as usize;
         self.offset - start > SIMPLE_KEY_CHARS_MAX
-            && self
-                .text
-                .get(start..self.offset)
-                .is_some_and(|key| key.chars().count() > SIMPLE_KEY_CHARS_MAX)
+            && self.text.get(start..self.offset).is_some_and(|key| key.chars().count() > SIMPLE_KEY_CHARS_MAX)
     }
 
     fn save_simple_key(&mut self) -> Scanned<()> {
@@ -280,12 +250,7 @@ impl<'a> Scanner<'a> {
         let required = self.simple_keys.len() == 1 && self.indent == self.column() as i32;
         let level = self.simple_keys.len() - 1;
         let token_number = self.tokens_taken + self.tokens.len();
-        self.simple_keys[level] = SimpleKey {
-            possible: true,
-            required,
-            token_number,
-            mark: self.mark(),
-        };
+        self.simple_keys[level] = SimpleKey { possible: true, required, token_number, mark: self.mark() };
         self.pending_keys.push((token_number, level));
         Ok(())
     }
@@ -302,11 +267,7 @@ impl<'a> Scanner<'a> {
 
     fn forget_simple_key(&mut self, level: usize) {
         self.simple_keys[level].possible = false;
-        while self
-            .pending_keys
-            .last()
-            .is_some_and(|&(_, pending)| pending >= level)
-        {
+        while self.pending_keys.last().is_some_and(|&(_, pending)| pending >= level) {
             self.pending_keys.pop();
         }
     }
@@ -336,11 +297,7 @@ impl<'a> Scanner<'a> {
                 ..self.error(format!("exceeded max depth of {DEPTH_MAX}"), mark)
             });
         }
-        let token = Token {
-            kind,
-            start: mark,
-            end: mark,
-        };
+        let token = Token { kind, start: mark, end: mark };
         match number {
             Some(number) => self.tokens.insert(number - self.tokens_taken, token),
             None => self.tokens.push_back(token),
@@ -354,11 +311,7 @@ impl<'a> Scanner<'a> {
         }
         while self.indent > column {
             let mark = self.mark();
-            self.tokens.push_back(Token {
-                kind: TokenKind::BlockEnd,
-                start: mark,
-                end: mark,
-            });
+            self.tokens.push_back(Token { kind: TokenKind::BlockEnd, start: mark, end: mark });
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
@@ -496,10 +449,7 @@ impl<'a> Scanner<'a> {
     fn fetch_flow_start(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
         self.save_simple_key()?;
         let mark = self.mark();
-        self.simple_keys.push(SimpleKey {
-            mark,
-            ..SimpleKey::default()
-        });
+        self.simple_keys.push(SimpleKey { mark, ..SimpleKey::default() });
         if self.simple_keys.len() > DEPTH_MAX {
             return Err(Error {
                 kind: ErrorKind::Limit,
@@ -536,17 +486,9 @@ impl<'a> Scanner<'a> {
     fn fetch_block_entry(&mut self) -> Scanned<()> {
         if !self.in_flow() {
             if !self.simple_key_allowed {
-                return Err(self.error(
-                    "block sequence entries are not allowed in this context",
-                    self.mark(),
-                ));
+                return Err(self.error("block sequence entries are not allowed in this context", self.mark()));
             }
-            self.roll_indent(
-                self.column(),
-                None,
-                TokenKind::BlockSequenceStart,
-                self.mark(),
-            )?;
+            self.roll_indent(self.column(), None, TokenKind::BlockSequenceStart, self.mark())?;
         }
         // In flow context the parser refuses the token.
         self.remove_simple_key()?;
@@ -562,12 +504,7 @@ impl<'a> Scanner<'a> {
             if !self.simple_key_allowed {
                 return Err(self.error("mapping keys are not allowed in this context", self.mark()));
             }
-            self.roll_indent(
-                self.column(),
-                None,
-                TokenKind::BlockMappingStart,
-                self.mark(),
-            )?;
+            self.roll_indent(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = !self.in_flow();
@@ -581,36 +518,18 @@ impl<'a> Scanner<'a> {
         let level = self.simple_keys.len() - 1;
         if self.simple_key_is_valid(level)? {
             let key = self.simple_keys[level];
-            let token = Token {
-                kind: TokenKind::Key,
-                start: key.mark,
-                end: key.mark,
-            };
-            self.tokens
-                .insert(key.token_number - self.tokens_taken, token);
+            let token = Token { kind: TokenKind::Key, start: key.mark, end: key.mark };
+            self.tokens.insert(key.token_number - self.tokens_taken, token);
             let column = key.mark.column as usize;
-            self.roll_indent(
-                column,
-                Some(key.token_number),
-                TokenKind::BlockMappingStart,
-                key.mark,
-            )?;
+            self.roll_indent(column, Some(key.token_number), TokenKind::BlockMappingStart, key.mark)?;
             self.forget_simple_key(level);
             self.simple_key_allowed = false;
         } else {
             if !self.in_flow() {
                 if !self.simple_key_allowed {
-                    return Err(self.error(
-                        "mapping values are not allowed in this context",
-                        self.mark(),
-                    ));
+                    return Err(self.error("mapping values are not allowed in this context", self.mark()));
                 }
-                self.roll_indent(
-                    self.column(),
-                    None,
-                    TokenKind::BlockMappingStart,
-                    self.mark(),
-                )?;
+                self.roll_indent(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
             }
             self.simple_key_allowed = !self.in_flow();
         }
@@ -719,19 +638,9 @@ impl<'a> Scanner<'a> {
         let follows = byte(self.bytes, self.offset);
         let ends_well = is_white_or_end(self.bytes, self.offset) || b"?:,]}%@`".contains(&follows);
         if name.is_empty() || !ends_well {
-            return Err(self.error(
-                "did not find expected alphabetic or numeric character",
-                start,
-            ));
+            return Err(self.error("did not find expected alphabetic or numeric character", start));
         }
-        self.push(
-            if alias {
-                TokenKind::Alias(name)
-            } else {
-                TokenKind::Anchor(name)
-            },
-            start,
-        );
+        self.push(if alias { TokenKind::Alias(name) } else { TokenKind::Anchor(name) }, start);
         Ok(())
     }
 
@@ -756,11 +665,7 @@ impl<'a> Scanner<'a> {
             } else {
                 let rest = self.read_tag_uri(first, start)?;
                 // A lone `!` is a tag of its own.
-                (handle, suffix) = if rest.is_empty() {
-                    ("", Cow::Borrowed("!"))
-                } else {
-                    ("!", rest)
-                };
+                (handle, suffix) = if rest.is_empty() { ("", Cow::Borrowed("!")) } else { ("!", rest) };
             }
         }
         if !is_white_or_end(self.bytes, self.offset) {
@@ -819,19 +724,12 @@ impl<'a> Scanner<'a> {
         }
         let head = head.get(1..).unwrap_or_default();
         match escaped {
-            None if head.is_empty() => Ok(Cow::Borrowed(
-                self.text.get(from..self.offset).unwrap_or_default(),
-            )),
+            None if head.is_empty() => {
+                Ok(Cow::Borrowed(self.text.get(from..self.offset).unwrap_or_default()))
+            }
             // `head` ends where the URI begins.
-            None => Ok(Cow::Borrowed(
-                self.text
-                    .get(from - head.len()..self.offset)
-                    .unwrap_or_default(),
-            )),
-            Some(octets) => Ok(Cow::Owned(format!(
-                "{head}{}",
-                String::from_utf8_lossy(&octets)
-            ))),
+            None => Ok(Cow::Borrowed(self.text.get(from - head.len()..self.offset).unwrap_or_default())),
+            Some(octets) => Ok(Cow::Owned(format!("{head}{}", String::from_utf8_lossy(&octets)))),
         }
     }
 
@@ -865,11 +763,7 @@ impl<'a> Scanner<'a> {
         self.skip_rest_of_line(start)?;
         let mut end = self.mark();
 
-        let mut indent = if increment > 0 {
-            self.indent.max(0) + increment
-        } else {
-            0
-        };
+        let mut indent = if increment > 0 { self.indent.max(0) + increment } else { 0 };
         let mut value = String::new();
         let mut breaks = String::new();
         let mut leading_break = String::new();
@@ -903,15 +797,8 @@ impl<'a> Scanner<'a> {
         if chomping == Some(b'+') {
             value.push_str(&breaks);
         }
-        let style = if literal {
-            ScalarStyle::Literal
-        } else {
-            ScalarStyle::Folded
-        };
-        let kind = TokenKind::Scalar {
-            value: Cow::Owned(value),
-            style,
-        };
+        let style = if literal { ScalarStyle::Literal } else { ScalarStyle::Folded };
+        let kind = TokenKind::Scalar { value: Cow::Owned(value), style };
         self.tokens.push_back(Token { kind, start, end });
         Ok(())
     }
@@ -927,19 +814,13 @@ impl<'a> Scanner<'a> {
         *end = self.mark();
         let mut deepest = 0;
         loop {
-            while (*indent == 0 || (self.column() as i32) < *indent)
-                && byte(self.bytes, self.offset) == b' '
+            while (*indent == 0 || (self.column() as i32) < *indent) && byte(self.bytes, self.offset) == b' '
             {
                 self.offset += 1;
             }
             deepest = deepest.max(self.column() as i32);
-            if (*indent == 0 || (self.column() as i32) < *indent)
-                && byte(self.bytes, self.offset) == b'\t'
-            {
-                return Err(self.error(
-                    "found a tab character where an indentation space is expected",
-                    start,
-                ));
+            if (*indent == 0 || (self.column() as i32) < *indent) && byte(self.bytes, self.offset) == b'\t' {
+                return Err(self.error("found a tab character where an indentation space is expected", start));
             }
             if !is_break(self.bytes, self.offset) {
                 break;
@@ -962,20 +843,16 @@ impl<'a> Scanner<'a> {
 
         // Most quoted scalars hold no escape and no line break: their value is a slice of the text.
         let from = self.offset;
-        let plain_part = self.bytes[from..].iter().position(|&b| {
-            b == quote || b == b'\\' || b == b'\n' || b == b'\r' || b == 0xC2 || b == 0xE2
-        });
+        let plain_part = self.bytes[from..]
+            .iter()
+            .position(|&b| b == quote || b == b'\\' || b == b'\n' || b == b'\r' || b == 0xC2 || b == 0xE2);
         if let Some(length) = plain_part {
             let at = from + length;
             let doubled = single && byte(self.bytes, at + 1) == b'\'';
             if byte(self.bytes, at) == quote && !doubled {
                 self.offset = at + 1;
                 let value = Cow::Borrowed(self.text.get(from..at).unwrap_or_default());
-                let style = if single {
-                    ScalarStyle::SingleQuoted
-                } else {
-                    ScalarStyle::DoubleQuoted
-                };
+                let style = if single { ScalarStyle::SingleQuoted } else { ScalarStyle::DoubleQuoted };
                 self.push(TokenKind::Scalar { value, style }, start);
                 return Ok(());
             }
@@ -1050,18 +927,8 @@ impl<'a> Scanner<'a> {
             }
         }
         self.offset += 1;
-        let style = if single {
-            ScalarStyle::SingleQuoted
-        } else {
-            ScalarStyle::DoubleQuoted
-        };
-        self.push(
-            TokenKind::Scalar {
-                value: Cow::Owned(value),
-                style,
-            },
-            start,
-        );
+        let style = if single { ScalarStyle::SingleQuoted } else { ScalarStyle::DoubleQuoted };
+        self.push(TokenKind::Scalar { value: Cow::Owned(value), style }, start);
         Ok(())
     }
 
@@ -1145,20 +1012,13 @@ impl<'a> Scanner<'a> {
             if self.offset > run {
                 if after_break {
                     let joined = joined.get_or_insert_with(|| {
-                        first
-                            .and_then(|(from, to)| self.text.get(from..to))
-                            .unwrap_or_default()
-                            .to_owned()
+                        first.and_then(|(from, to)| self.text.get(from..to)).unwrap_or_default().to_owned()
                     });
                     join_lines(joined, &mut leading_break, &mut trailing_breaks);
                     joined.push_str(self.text.get(run..self.offset).unwrap_or_default());
                     after_break = false;
                 } else if let Some(joined) = &mut joined {
-                    joined.push_str(
-                        self.text
-                            .get(end.offset as usize..self.offset)
-                            .unwrap_or_default(),
-                    );
+                    joined.push_str(self.text.get(end.offset as usize..self.offset).unwrap_or_default());
                 } else {
                     first = Some((first.map_or(run, |(from, _)| from), self.offset));
                 }
@@ -1171,9 +1031,7 @@ impl<'a> Scanner<'a> {
                 let next = byte(self.bytes, self.offset);
                 if is_blank(next) {
                     if after_break && next == b'\t' && (self.column() as i32) < indent {
-                        return Err(
-                            self.error("found a tab character that violates indentation", start)
-                        );
+                        return Err(self.error("found a tab character that violates indentation", start));
                     }
                     self.offset += 1;
                 } else if is_break(self.bytes, self.offset) {
@@ -1197,10 +1055,7 @@ impl<'a> Scanner<'a> {
             (None, None) => Cow::Borrowed(""),
         };
         self.tokens.push_back(Token {
-            kind: TokenKind::Scalar {
-                value,
-                style: ScalarStyle::Plain,
-            },
+            kind: TokenKind::Scalar { value, style: ScalarStyle::Plain },
             start,
             end,
         });
@@ -1228,11 +1083,7 @@ fn join_lines(value: &mut String, leading_break: &mut String, trailing_breaks: &
 }
 
 /// Reads one percent-encoded character; gives the offset after it, or the offset and text of the problem.
-fn read_uri_escape(
-    bytes: &[u8],
-    mut at: usize,
-    out: &mut Vec<u8>,
-) -> Result<usize, (usize, &'static str)> {
+fn read_uri_escape(bytes: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, (usize, &'static str)> {
     let mut left = 0_usize;
     loop {
         let digit = |at: usize| char::from(byte(bytes, at)).to_digit(16);

@@ -26,22 +26,12 @@ impl Timestamp {
             return None;
         }
         let mut cursor = Cursor { rest: &bytes[5..] };
-        let year = bytes[..4]
-            .iter()
-            .fold(0, |year, digit| year * 10 + u16::from(digit - b'0'));
+        let year = bytes[..4].iter().fold(0, |year, digit| year * 10 + u16::from(digit - b'0'));
         let month = cursor.number()?;
         cursor.expect(b'-')?;
         let day = cursor.number()?;
-        let mut found = Self {
-            year,
-            month,
-            day,
-            hour: 0,
-            minute: 0,
-            second: 0,
-            nanosecond: 0,
-            offset_minutes: 0,
-        };
+        let mut found =
+            Self { year, month, day, hour: 0, minute: 0, second: 0, nanosecond: 0, offset_minutes: 0 };
         match cursor.next() {
             None => {}
             Some(separator @ (b'T' | b't' | b' ')) => {
@@ -64,8 +54,8 @@ impl Timestamp {
     }
 
     fn is_in_calendar(&self) -> bool {
-        let leap = self.year.is_multiple_of(4)
-            && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
+        let leap =
+            self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
         let days = match self.month {
             2 if leap => 29,
             2 => 28,
@@ -79,20 +69,8 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            year,
-            month,
-            day,
-            hour,
-            minute,
-            second,
-            nanosecond,
-            offset_minutes,
-        } = *self;
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
-        )?;
+        let Self { year, month, day, hour, minute, second, nanosecond, offset_minutes } = *self;
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
         if nanosecond != 0 {
             let digits = format!("{nanosecond:09}");
             write!(f, ".{}", digits.trim_end_matches('0'))?;
@@ -138,19 +116,12 @@ impl Cursor<'_> {
         let [b'.' | b',', digits @ ..] = self.rest else {
             return 0;
         };
-        let length = digits
-            .iter()
-            .take_while(|digit| digit.is_ascii_digit())
-            .count();
+        let length = digits.iter().take_while(|digit| digit.is_ascii_digit()).count();
         if length == 0 {
             return 0;
         }
         self.rest = &digits[length..];
-        let padded = digits[..length]
-            .iter()
-            .copied()
-            .chain(std::iter::repeat(b'0'))
-            .take(9);
+        let padded = digits[..length].iter().copied().chain(std::iter::repeat(b'0')).take(9);
         padded.fold(0, |value, digit| value * 10 + u32::from(digit - b'0'))
     }
 

@@ -16,12 +16,7 @@ const SIMPLE_KEY_BYTES_MAX: usize = 128;
 /// The width behind which the Go library folds long texts.
 const FOLD_COLUMNS: usize = 80;
 
-const SIGS: Layout = Layout {
-    dialect: Dialect::V2,
-    indent: 2,
-    width: FOLD_COLUMNS,
-    compact_sequences: true,
-};
+const SIGS: Layout = Layout { dialect: Dialect::V2, indent: 2, width: FOLD_COLUMNS, compact_sequences: true };
 
 /// The YAML text of a value, byte for byte as `yaml.Marshal` of `sigs.k8s.io/yaml` writes it; ends with a newline.
 ///
@@ -49,9 +44,7 @@ pub fn to_yaml_stream<'v>(values: impl IntoIterator<Item = &'v Value>) -> String
 }
 
 fn write_yaml(value: &Value, text: &mut String) {
-    let mut writer = Writer {
-        emitter: Emitter::new(SIGS, 0),
-    };
+    let mut writer = Writer { emitter: Emitter::new(SIGS, 0) };
     writer.emitter.out = std::mem::take(text);
     writer.node(value, false);
     // The end of the document.
@@ -79,14 +72,7 @@ impl Writer {
     }
 
     fn plain(&mut self, text: &str) {
-        self.emitter.write_scalar(
-            text,
-            ScalarStyle::Plain,
-            Place {
-                flow: false,
-                simple_key: false,
-            },
-        );
+        self.emitter.write_scalar(text, ScalarStyle::Plain, Place { flow: false, simple_key: false });
     }
 
     fn empty(&mut self, open: &str, close: &str) {
@@ -112,10 +98,7 @@ impl Writer {
 
     fn string(&mut self, text: &str, simple_key: bool) {
         let facts = ScalarFacts::of(text, Dialect::V2);
-        let place = Place {
-            flow: false,
-            simple_key,
-        };
+        let place = Place { flow: false, simple_key };
         let style = facts.style(wanted_style(text), text.is_empty(), place);
         self.emitter.write_scalar(text, style, place);
     }
@@ -137,20 +120,11 @@ impl Writer {
     }
 
     fn mapping(&mut self, entries: &Map<String, Value>) {
-        let indent = if self.emitter.indent < 0 {
-            0
-        } else {
-            self.emitter.deeper()
-        };
+        let indent = if self.emitter.indent < 0 { 0 } else { self.emitter.deeper() };
         self.emitter.push_indent(indent);
-        let mut sorted: Vec<(&str, &Value)> = entries
-            .iter()
-            .map(|(key, value)| (key.as_str(), value))
-            .collect();
-        if sorted
-            .windows(2)
-            .any(|pair| natural_order(pair[0].0, pair[1].0) == Ordering::Greater)
-        {
+        let mut sorted: Vec<(&str, &Value)> =
+            entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        if sorted.windows(2).any(|pair| natural_order(pair[0].0, pair[1].0) == Ordering::Greater) {
             sorted = sort_naturally(sorted);
         }
         for (key, value) in sorted {
@@ -161,8 +135,7 @@ impl Writer {
 
     fn entry(&mut self, key: &str, value: &Value) {
         self.emitter.write_indent();
-        let multiline =
-            key.len() <= SIMPLE_KEY_BYTES_MAX && ScalarFacts::of(key, Dialect::V2).multiline;
+        let multiline = key.len() <= SIMPLE_KEY_BYTES_MAX && ScalarFacts::of(key, Dialect::V2).multiline;
         if key.len() <= SIMPLE_KEY_BYTES_MAX && !multiline {
             self.string(key, true);
             self.emitter.write_indicator(":", false, false, false);
@@ -226,11 +199,7 @@ fn sort_naturally<T>(entries: Vec<(&str, T)>) -> Vec<(&str, T)> {
     let mut right = sort_naturally(right).into_iter().peekable();
     let mut merged = Vec::with_capacity(left.len() + right.len());
     while let (Some((a, _)), Some((b, _))) = (left.peek(), right.peek()) {
-        let smaller = if natural_order(b, a) == Ordering::Less {
-            &mut right
-        } else {
-            &mut left
-        };
+        let smaller = if natural_order(b, a) == Ordering::Less { &mut right } else { &mut left };
         merged.extend(smaller.next());
     }
     merged.extend(left);

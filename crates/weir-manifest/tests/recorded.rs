@@ -18,26 +18,15 @@ fn check(recorded: &str) {
     let mut differences = Vec::new();
     let mut cases = 0;
     for line in recorded.lines() {
-        let Exchange {
-            op,
-            input,
-            out,
-            err,
-        } = serde_json::from_str(line).expect("a recorded line is JSON");
+        let Exchange { op, input, out, err } = serde_json::from_str(line).expect("a recorded line is JSON");
         let theirs = out.ok_or_else(|| err.unwrap_or_default());
         let ours = ops::answer(&op, &input);
         cases += 1;
-        differences.extend(
-            ops::difference(&op, &ours, &theirs, true).map(|why| format!("{op} {input:?}\n{why}")),
-        );
+        differences
+            .extend(ops::difference(&op, &ours, &theirs, true).map(|why| format!("{op} {input:?}\n{why}")));
     }
     assert!(cases > 0);
-    assert!(
-        differences.is_empty(),
-        "{} of {cases} differ:\n{}",
-        differences.len(),
-        differences.join("\n")
-    );
+    assert!(differences.is_empty(), "{} of {cases} differ:\n{}", differences.len(), differences.join("\n"));
 }
 
 #[test]

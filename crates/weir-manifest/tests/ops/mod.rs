@@ -29,20 +29,13 @@ pub(crate) fn answer(op: &str, input: &str) -> Outcome {
 }
 
 /// Why the two outcomes differ, if they do. JSON is compared by value, errors by their words if `words` is set.
-pub(crate) fn difference(
-    op: &str,
-    ours: &Outcome,
-    theirs: &Outcome,
-    words: bool,
-) -> Option<String> {
+pub(crate) fn difference(op: &str, ours: &Outcome, theirs: &Outcome, words: bool) -> Option<String> {
     let same = match (ours, theirs) {
         (Ok(ours), Ok(theirs)) if op.starts_with("read") => json(ours) == json(theirs),
         (Ok(ours), Ok(theirs)) if ours == theirs => true,
         (Err(ours), Err(theirs)) => !words || reduced(ours) == reduced(theirs),
         // The reference takes the way through JSON text, where it fails or loses text that we write escaped.
-        (Ok(ours), Err(_)) if op.starts_with("write") => {
-            ours.contains(r"\x") || ours.contains(r"\N")
-        }
+        (Ok(ours), Err(_)) if op.starts_with("write") => ours.contains(r"\x") || ours.contains(r"\N"),
         (Ok(ours), Ok(_)) if op.starts_with("write") && ours.contains(r"\N") => true,
         _ => false,
     };
