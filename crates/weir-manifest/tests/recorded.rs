@@ -38,8 +38,3 @@ fn reads_as_the_reference() {
 fn writes_as_the_reference() {
     check(include_str!("recorded/write.jsonl"));
 }
-
-#[test]
-fn builds_and_writes_nodes_as_the_reference() {
-    check(include_str!("recorded/nodes.jsonl"));
-}

@@ -13,15 +13,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, info, info_span};
+use weir_api::FluxObject as _;
 use weir_base::clock::Clock;
 use weir_base::error::chain;
 
+use crate::metrics::RunResult;
 use crate::patch::{PatchError, Patcher, Published};
 use crate::queue::{Next, Picked, Priority, Queue};
 use crate::slots::{Slot, Slots};
 use crate::{
-    Change, Conclusion, Ended, Failed, Object, ObjectKey, Pass, Reconciler, Recorder, Requeue, Run,
-    Store, Trigger, reconcile_requested_at,
+    Change, Class, Classify as _, Conclusion, Ended, Failed, Metrics, Object, ObjectKey, Pass, Reconciler,
+    Recorder, Requeue, Run, Severity, Store, Trigger,
 };
 
 /// How long runs may go on after the process was told to stop.
@@ -58,23 +60,54 @@ impl Handle {
     /// Asks for a run now. Requests for the same object are merged; one that runs right now runs
     /// again afterwards, and learns about it through [`Run::superseded`].
     pub fn enqueue(&self, key: &ObjectKey, priority: Priority, trigger: &Trigger) {
-        self.0
-            .queue
-            .lock()
-            .add(key, priority, trigger, Instant::now());
+        self.0.queue.lock().add(key, priority, trigger, Instant::now());
         self.0.changed.notify_one();
     }
 }
 
-/// Runs a [`Reconciler`] over the objects of a [`Store`].
-pub(crate) struct Controller<R: Reconciler> {
-    pub(crate) reconciler: R,
-    pub(crate) store: Store<R::Object>,
-    pub(crate) options: ControllerOptions,
+/// What the metrics tell about a queue.
+#[derive(Debug)]
+pub(crate) struct QueueState {
+    pub(crate) depth: Vec<(Priority, usize)>,
+    pub(crate) adds: u64,
+    pub(crate) retries: u64,
+    pub(crate) unfinished: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl Handle {
+    pub(crate) fn state(&self) -> QueueState {
+        let queue = self.0.queue.lock();
+        let now = Instant::now();
+        let running = || queue.running().map(|started| now.saturating_duration_since(started));
+        QueueState {
+            depth: queue.depth().collect(),
+            adds: queue.adds,
+            retries: queue.retries,
+            unfinished: running().sum(),
+            longest: running().max().unwrap_or_default(),
+        }
+    }
+}
+
+/// What a controller shares with the rest of its process.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
     pub(crate) client: kube::Client,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
     pub(crate) stop: CancellationToken,
+}
+
+/// Runs a [`Reconciler`] over the objects of a [`Store`].
+pub(crate) struct Controller<R: Reconciler> {
+    reconciler: R,
+    store: Store<R::Object>,
+    options: ControllerOptions,
+    around: Surroundings,
+    /// The name in logs and metrics: the kind in lower case.
+    name: String,
     work: Arc<Work>,
 }
 
@@ -83,25 +116,16 @@ impl<R: Reconciler> Controller<R> {
         reconciler: R,
         store: Store<R::Object>,
         options: ControllerOptions,
-        client: kube::Client,
-        clock: Arc<dyn Clock>,
-        recorder: Recorder,
-        stop: CancellationToken,
+        around: Surroundings,
     ) -> Self {
         let work = Arc::new(Work {
             queue: Mutex::new(Queue::new(options.retry_delay_min, options.retry_delay_max)),
             changed: Notify::new(),
         });
-        let controller = Self {
-            reconciler,
-            store,
-            options,
-            client,
-            clock,
-            recorder,
-            stop,
-            work,
-        };
+        let name = R::Object::kind(&()).to_lowercase();
+        let controller = Self { reconciler, store, options, around, name, work };
+        let metrics = &controller.around.metrics;
+        metrics.add_controller(&controller.name, controller.options.concurrency, controller.handle());
         controller.follow_own_kind();
         controller
     }
@@ -113,7 +137,7 @@ impl<R: Reconciler> Controller<R> {
     /// Objects of the controller's own kind run when they are new, their spec changes, a request
     /// comes or they are being deleted; not when their status changes.
     fn follow_own_kind(&self) {
-        let handle = self.handle();
+        let (handle, metrics) = (self.handle(), self.around.metrics.clone());
         self.store.on_change(move |change| {
             let key = ObjectKey::of(&**change.object());
             let priority = match change {
@@ -123,6 +147,7 @@ impl<R: Reconciler> Controller<R> {
                 Change::Updated { .. } => return,
                 Change::Deleted(_) => {
                     handle.0.queue.lock().forget(&key);
+                    metrics.object_gone(&R::Object::kind(&()), &key);
                     return;
                 }
             };
@@ -130,21 +155,20 @@ impl<R: Reconciler> Controller<R> {
         });
         for object in self.store.list() {
             let trigger = Trigger::of(&*object);
-            self.handle()
-                .enqueue(&trigger.key.clone(), Priority::Periodic, &trigger);
+            self.handle().enqueue(&trigger.key.clone(), Priority::Periodic, &trigger);
         }
     }
 
     /// Runs until `stop`; then lets the runs in progress end for a while, and drops the rest.
     pub(crate) async fn run(self) {
-        let slots = Slots::new(self.options.concurrency, self.stop.clone());
+        let slots = Slots::new(self.options.concurrency, self.around.stop.clone());
         let this = Arc::new(self);
         let mut runs = JoinSet::new();
         loop {
             while runs.try_join_next().is_some() {}
             let slot = tokio::select! {
                 biased;
-                () = this.stop.cancelled() => break,
+                () = this.around.stop.cancelled() => break,
                 slot = slots.acquire() => slot,
             };
             let Some(picked) = this.next().await else {
@@ -174,7 +198,7 @@ impl<R: Reconciler> Controller<R> {
             };
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return None,
+                () = self.around.stop.cancelled() => return None,
                 () = self.work.changed.notified() => {}
                 () = due => {}
             }
@@ -186,18 +210,26 @@ impl<R: Reconciler> Controller<R> {
         let id = reconcile_id();
         let span = info_span!(
             "reconcile",
-            controller = R::Object::kind(&()).to_lowercase(),
+            controller = self.name,
             controllerGroup = %R::Object::group(&()),
             controllerKind = %R::Object::kind(&()),
             namespace = key.namespace(),
             name = key.name(),
             reconcileID = id,
         );
+        let started = Instant::now();
+        self.around.metrics.run_started(&self.name, picked.waited);
         let work = AssertUnwindSafe(self.run_one(picked, slot, id)).catch_unwind();
         let next = work.instrument(span.clone()).await.unwrap_or_else(|panic| {
             span.in_scope(|| error!(error = panic_text(&*panic), "the driver panicked"));
             Next::Backoff
         });
+        self.around.metrics.run_ended(&self.name, started.elapsed(), result_of(next));
+        if self.store.get(&key).is_some() {
+            self.around.metrics.object_ran(&R::Object::kind(&()), &key, started.elapsed());
+        } else {
+            self.around.metrics.object_gone(&R::Object::kind(&()), &key);
+        }
         self.work.queue.lock().done(&key, next, Instant::now());
         self.work.changed.notify_one();
     }
@@ -208,7 +240,7 @@ impl<R: Reconciler> Controller<R> {
             return Next::Idle;
         };
         let patcher = Patcher {
-            client: self.client.clone(),
+            client: self.around.client.clone(),
             field_manager: self.options.field_manager.clone(),
             owned_conditions: R::OWNED_CONDITIONS,
         };
@@ -218,61 +250,52 @@ impl<R: Reconciler> Controller<R> {
             return Next::Idle;
         }
         let object = if !deleting && !ours && self.reconciler.wants_finalizer(&object) {
-            match patcher
-                .finalizer(&*object, &self.options.finalizer, true)
-                .await
-            {
+            match patcher.finalizer(&*object, &self.options.finalizer, true).await {
                 Ok(Some(written)) => {
                     self.store.apply_written(written.clone());
                     Arc::new(written)
                 }
                 Ok(None) => object,
-                Err(error) => return self.write_failed(&error),
+                Err(error) => return write_failed(&error),
             }
         } else {
             object
         };
         let published = match Published::of(&*object) {
             Ok(published) => published,
-            Err(error) => return self.write_failed(&error),
+            Err(error) => return write_failed(&error),
         };
         let run = Run {
             key: picked.key,
             id,
             started: Instant::now(),
-            clock: Arc::clone(&self.clock),
+            clock: Arc::clone(&self.around.clock),
             working: Mutex::new((*object).clone()),
             start: Arc::clone(&object),
             published: tokio::sync::Mutex::new(published),
             patcher,
             store: self.store.clone(),
-            recorder: self.recorder.clone(),
+            recorder: self.around.recorder.clone(),
             slot,
             requeued: picked.requeued,
         };
         let (conclusion, finalized) = if deleting {
-            let Some(result) = self
-                .guard(&run, self.reconciler.finalize(&run, &object))
-                .await
-            else {
+            let Some(result) = self.guard(&run, self.reconciler.finalize(&run, &object)).await else {
                 return Next::Idle;
             };
-            let result = result.as_ref().map(|()| ());
-            (self.conclude(&run, Pass::Finalized(result)), result.is_ok())
+            let conclusion = self.conclude(&run, Pass::Finalized(result.as_ref().copied()));
+            self.tell_failure(result.as_ref().err(), &conclusion);
+            (conclusion, result.is_ok())
         } else if object.is_suspended() {
             info!("Reconciliation is suspended for this object");
             (self.conclude(&run, Pass::Suspended), false)
         } else {
-            let Some(result) = self
-                .guard(&run, self.reconciler.reconcile(&run, &object))
-                .await
-            else {
+            let Some(result) = self.guard(&run, self.reconciler.reconcile(&run, &object)).await else {
                 return Next::Idle;
             };
-            (
-                self.conclude(&run, Pass::Reconciled(result.as_ref())),
-                false,
-            )
+            let conclusion = self.conclude(&run, Pass::Reconciled(result.as_ref()));
+            self.tell_failure(result.as_ref().err(), &conclusion);
+            (conclusion, false)
         };
         self.write_down(&run, conclusion, finalized).await
     }
@@ -289,10 +312,7 @@ impl<R: Reconciler> Controller<R> {
         run: &Run<R::Object>,
         work: impl Future<Output = Result<T, R::Error>> + Send,
     ) -> Option<Result<T, Failed<R::Error>>> {
-        let limit = self
-            .reconciler
-            .deadline(&run.start)
-            .unwrap_or(Duration::MAX);
+        let limit = self.reconciler.deadline(&run.start).unwrap_or(Duration::MAX);
         let guarded = async {
             match timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
                 Ok(Ok(result)) => result.map_err(Failed::Error),
@@ -301,7 +321,7 @@ impl<R: Reconciler> Controller<R> {
             }
         };
         let stopped = async {
-            self.stop.cancelled().await;
+            self.around.stop.cancelled().await;
             sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
@@ -314,25 +334,35 @@ impl<R: Reconciler> Controller<R> {
 
     /// Lets the controller put the outcome into the status.
     fn conclude(&self, run: &Run<R::Object>, pass: Pass<'_, R::Done, R::Error>) -> Conclusion {
-        let ended = Ended {
-            now: self.clock.now(),
-            elapsed: run.elapsed(),
-        };
+        let ended = Ended { now: self.around.clock.now(), elapsed: run.elapsed() };
         run.update(|object| {
-            if let Some(token) = reconcile_requested_at(object).map(str::to_owned) {
+            let conclusion = self.reconciler.conclude(object, pass, ended);
+            if let Some(token) = object.requested_at().map(str::to_owned) {
                 object.set_last_handled_reconcile_at(token);
             }
-            self.reconciler.conclude(object, pass, ended)
+            conclusion
         })
     }
 
+    /// Counts a failure, and logs it unless the controller does.
+    fn tell_failure(&self, failed: Option<&Failed<R::Error>>, conclusion: &Conclusion) {
+        let Some(failed) = failed else { return };
+        match failed {
+            Failed::Panicked(_) => self.around.metrics.panicked(&self.name),
+            Failed::DeadlineExceeded(_) => self.around.metrics.timed_out(&self.name),
+            Failed::Error(error) if error.class() == Class::Terminal => {
+                self.around.metrics.terminal_error(&self.name);
+            }
+            Failed::Error(_) => {}
+        }
+        let told = conclusion.notices.iter().any(|notice| notice.log && notice.severity == Severity::Error);
+        if !told && matches!(failed.class(), Class::Backoff | Class::RetryAfter(_) | Class::Terminal) {
+            error!(error = chain(failed), "Reconciler error");
+        }
+    }
+
     /// Writes the outcome, tells people, and decides when the next run is.
-    async fn write_down(
-        &self,
-        run: &Run<R::Object>,
-        conclusion: Conclusion,
-        finalized: bool,
-    ) -> Next {
+    async fn write_down(&self, run: &Run<R::Object>, conclusion: Conclusion, finalized: bool) -> Next {
         let written = if finalized {
             self.remove_finalizer(run).await
         } else {
@@ -340,12 +370,12 @@ impl<R: Reconciler> Controller<R> {
         };
         let concluded = run.snapshot();
         for notice in &conclusion.notices {
-            self.recorder.record(&concluded, notice);
+            self.around.recorder.record(&concluded, notice);
         }
         match written {
             Ok(()) if finalized => Next::Idle,
             Ok(()) => self.next_of(conclusion.requeue),
-            Err(error) => self.write_failed(&error),
+            Err(error) => write_failed(&error),
         }
     }
 
@@ -359,22 +389,12 @@ impl<R: Reconciler> Controller<R> {
         Ok(())
     }
 
-    fn write_failed(&self, error: &PatchError) -> Next {
-        if let PatchError::Gone { .. } = error {
-            debug!("the object is gone");
-            return Next::Idle;
-        }
-        error!(error = chain(error), "Reconciler error");
-        Next::Backoff
-    }
-
     fn next_of(&self, requeue: Requeue) -> Next {
         match requeue {
             Requeue::Never => Next::Idle,
-            Requeue::Interval(time) => Next::After(
-                jittered(time, self.options.interval_jitter),
-                Priority::Periodic,
-            ),
+            Requeue::Interval(time) => {
+                Next::After(jittered(time, self.options.interval_jitter), Priority::Periodic)
+            }
             Requeue::After(time) => Next::After(time, Priority::Retry),
             Requeue::Backoff => Next::Backoff,
             Requeue::Now => Next::Now,
@@ -382,13 +402,32 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
+/// The end of a run whose outcome could not be written.
+fn write_failed(error: &PatchError) -> Next {
+    if let PatchError::Gone { .. } = error {
+        debug!("the object is gone");
+        return Next::Idle;
+    }
+    error!(error = chain(error), "Reconciler error");
+    Next::Backoff
+}
+
+/// How the metrics name what happens next.
+fn result_of(next: Next) -> RunResult {
+    match next {
+        Next::Idle => RunResult::Success,
+        Next::After(..) => RunResult::RequeueAfter,
+        Next::Backoff => RunResult::Error,
+        Next::Now => RunResult::Requeue,
+    }
+}
+
 /// Whether a change of an object of the controller's own kind asks for a run.
 fn concerns_us<K: Object>(old: &K, new: &K) -> bool {
     let (before, after) = (old.meta(), new.meta());
-    let requested = reconcile_requested_at(new);
     before.generation != after.generation
         || before.deletion_timestamp.is_none() && after.deletion_timestamp.is_some()
-        || requested.is_some() && requested != reconcile_requested_at(old)
+        || weir_api::request::is_newly_requested(before.annotations.as_ref(), after.annotations.as_ref())
 }
 
 /// `time`, up to `part` of itself shorter or longer.

@@ -40,7 +40,7 @@ pub enum Failed<E: Error + 'static> {
     #[error("panic during reconcile: {0}")]
     Panicked(String),
     /// [`Reconciler::deadline`](crate::Reconciler::deadline) passed.
-    #[error("reconcile did not finish within {}", crate::duration::go(*.0))]
+    #[error("reconcile did not finish within {}", weir_api::GoDuration::from(*.0))]
     DeadlineExceeded(Duration),
 }
 

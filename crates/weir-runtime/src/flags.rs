@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches};
 
-use crate::{Program, duration};
+use weir_api::GoDuration;
+
+use crate::Program;
 
 /// A Go boolean: `1`, `t`, `true`, `0`, `f`, `false` in the usual capitalisations.
 fn boolean(text: &str) -> Result<bool, String> {
@@ -19,8 +21,13 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-fn go_duration(text: &str) -> Result<Duration, duration::InvalidDuration> {
-    duration::parse(text)
+fn go_duration(text: &str) -> Result<Duration, String> {
+    let duration: GoDuration =
+        text.parse().map_err(|error: weir_api::duration::ParseDurationError| error.to_string())?;
+    if duration < GoDuration::ZERO {
+        return Err(format!("negative duration '{text}'"));
+    }
+    Ok(duration.to_std())
 }
 
 /// The flags of every controller.
@@ -78,11 +85,7 @@ pub struct Common {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_parser = boolean)]
     pub watch_all_namespaces: bool,
     /// Watch only ConfigMaps and Secrets with matching labels; empty for all.
-    #[arg(
-        long,
-        value_name = "SELECTOR",
-        default_value = "reconcile.fluxcd.io/watch=Enabled"
-    )]
+    #[arg(long, value_name = "SELECTOR", default_value = "reconcile.fluxcd.io/watch=Enabled")]
     pub watch_configs_label_selector: String,
 }
 
@@ -208,10 +211,7 @@ mod tests {
     };
 
     fn check(arguments: &[&str]) -> Result<Example, clap::Error> {
-        try_parse(
-            &PROGRAM,
-            std::iter::once("example-controller").chain(arguments.iter().copied()),
-        )
+        try_parse(&PROGRAM, std::iter::once("example-controller").chain(arguments.iter().copied()))
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(example.common.concurrent, 2);
         assert_eq!(example.common.metrics_addr, ":8080");
         assert_eq!(example.common.min_retry_delay, Duration::from_millis(750));
-        assert_eq!(example.common.max_retry_delay, Duration::from_secs(900));
+        assert_eq!(example.common.max_retry_delay, Duration::from_mins(15));
         assert!(example.common.watch_all_namespaces);
         assert!(!example.common.enable_leader_election);
         assert!(example.common.leader_election_release_on_cancel);
@@ -247,10 +247,7 @@ mod tests {
         assert_eq!(example.common.log_level, "debug");
         assert_eq!(example.common.concurrent, 7);
         assert_eq!(example.common.min_retry_delay, Duration::from_secs(90));
-        assert_eq!(
-            example.sharding.watch_label_selector,
-            "!sharding.fluxcd.io/key"
-        );
+        assert_eq!(example.sharding.watch_label_selector, "!sharding.fluxcd.io/key");
         assert_eq!(example.common.feature_gates, ["A=true,B=false", "C=true"]);
     }
 
@@ -264,13 +261,7 @@ mod tests {
 
     #[test]
     fn the_last_value_of_a_repeated_flag_counts() {
-        assert_eq!(
-            check(&["--concurrent=3", "--concurrent=5"])
-                .unwrap()
-                .common
-                .concurrent,
-            5
-        );
+        assert_eq!(check(&["--concurrent=3", "--concurrent=5"]).unwrap().common.concurrent, 5);
     }
 
     #[test]
@@ -279,6 +270,7 @@ mod tests {
             ["--no-such-flag"],
             ["--interval-jitter-percentage=100"],
             ["--min-retry-delay=5"],
+            ["--min-retry-delay=-5s"],
             ["--watch-all-namespaces=maybe"],
         ] {
             assert!(check(&arguments).is_err(), "{arguments:?}");

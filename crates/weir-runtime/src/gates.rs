@@ -61,17 +61,12 @@ impl FeatureGates {
 mod tests {
     use super::*;
 
-    const DEFAULTS: &[(&str, bool)] = &[
-        ("CacheSecretsAndConfigMaps", false),
-        ("StrictPostBuildSubstitutions", true),
-    ];
+    const DEFAULTS: &[(&str, bool)] =
+        &[("CacheSecretsAndConfigMaps", false), ("StrictPostBuildSubstitutions", true)];
 
     fn check(flags: &[&str]) -> Result<Vec<bool>, GateError> {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        Ok(FeatureGates::parse(DEFAULTS, &flags)?
-            .iter()
-            .map(|(_, on)| on)
-            .collect())
+        Ok(FeatureGates::parse(DEFAULTS, &flags)?.iter().map(|(_, on)| on).collect())
     }
 
     #[test]
@@ -82,24 +77,16 @@ mod tests {
             Ok(vec![true, false])
         );
         assert_eq!(
-            check(&[
-                "CacheSecretsAndConfigMaps=true",
-                "CacheSecretsAndConfigMaps=false"
-            ]),
+            check(&["CacheSecretsAndConfigMaps=true", "CacheSecretsAndConfigMaps=false"]),
             Ok(vec![false, true])
         );
     }
 
     #[test]
     fn mistakes_are_named() {
+        assert_eq!(check(&["Nope=true"]).unwrap_err().to_string(), "feature-gate 'Nope' not supported");
         assert_eq!(
-            check(&["Nope=true"]).unwrap_err().to_string(),
-            "feature-gate 'Nope' not supported"
-        );
-        assert_eq!(
-            check(&["CacheSecretsAndConfigMaps"])
-                .unwrap_err()
-                .to_string(),
+            check(&["CacheSecretsAndConfigMaps"]).unwrap_err().to_string(),
             "invalid feature-gate 'CacheSecretsAndConfigMaps': want Name=true or Name=false"
         );
     }

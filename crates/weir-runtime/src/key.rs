@@ -15,19 +15,13 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// A key from its two parts; an empty namespace means cluster-scoped.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// The key of an object.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
-        Self::new(
-            meta.namespace.as_deref().unwrap_or_default(),
-            meta.name.as_deref().unwrap_or_default(),
-        )
+        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     }
 
     /// The namespace, empty for cluster-scoped objects.

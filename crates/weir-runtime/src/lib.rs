@@ -3,7 +3,8 @@
 //! A controller supplies functions: a [`Reconciler`] for each of its kinds. The driver does the
 //! rest, the same way for every kind:
 //!
-//! 1. [`flags::parse`] reads the flags; [`Runtime::new`] sets up the process.
+//! 1. [`flags::parse`] reads the flags; [`run()`] sets up logs, the client, metrics, probes and
+//!    shutdown, and hands a [`Runtime`] to the controller.
 //! 2. [`Runtime::watch_primary`] and [`Runtime::watch`] keep a [`Store`] of the objects of a kind;
 //!    [`Store::on_change`] turns changes of other kinds into work ([`Handle::enqueue`]).
 //! 3. [`Runtime::controller`] runs a [`Reconciler`] over the objects of a store: one run of an
@@ -15,32 +16,47 @@
 //! [`reconcile`](Reconciler::reconcile) → [`conclude`](Reconciler::conclude) (pure) → one minimal
 //! status patch if anything changed → events, log, metrics → requeue.
 
+mod client;
 mod driver;
-mod duration;
+mod events;
 mod failure;
 pub mod flags;
 mod gates;
 mod key;
+mod lease;
+pub mod logs;
+mod metrics;
 mod object;
 mod patch;
+mod process;
 mod queue;
 mod reconciler;
-mod recorder;
 mod run;
 mod runtime;
+mod server;
 mod slots;
+mod start;
 mod store;
+mod time;
 mod watch;
 
+pub use client::{
+    ClientError, NoAnswer, NotLeading, WriteGate, has_priority_and_fairness, impersonate,
+    impersonate_service_account,
+};
 pub use driver::{ControllerOptions, Handle};
+pub use events::Recorder;
 pub use failure::{Class, Classify, Failed};
 pub use gates::{FeatureGates, GateError};
 pub use key::ObjectKey;
-pub use object::{Object, RECONCILE_REQUESTED_AT, api_version, reconcile_requested_at};
+pub use lease::{LeaseLost, LeaseOptions, lease_name};
+pub use metrics::Metrics;
+pub use object::{Object, Watched};
 pub use patch::PatchError;
 pub use queue::Priority;
 pub use reconciler::{Conclusion, Ended, Notice, Pass, Reconciler, Requeue, Severity};
-pub use recorder::Recorder;
 pub use run::{PublishError, Run, Trigger};
 pub use runtime::{FINALIZER, Program, Runtime, Settings};
+pub use server::{ListenError, listen};
+pub use start::{StartError, run};
 pub use store::{Change, Index, Store};

@@ -10,6 +10,8 @@ use kube::api::{Api, Patch, PatchParams};
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 
+use weir_api::patch::merge_patch;
+
 use crate::Object;
 
 /// How often a status write is tried when others write at the same time.
@@ -34,9 +36,7 @@ pub enum PatchError {
         source: Box<kube::Error>,
     },
     /// Others kept writing at the same time.
-    #[error(
-        "failed to patch {what} of {kind}/{key}: gave up after {CONFLICT_ATTEMPTS_MAX} conflicts"
-    )]
+    #[error("failed to patch {what} of {kind}/{key}: gave up after {CONFLICT_ATTEMPTS_MAX} conflicts")]
     Conflict {
         /// `status` or `finalizers`.
         what: &'static str,
@@ -76,48 +76,12 @@ pub(crate) fn status_of<K: Object>(object: &K) -> Result<Value, PatchError> {
     Ok(value.get_mut("status").map(Value::take).unwrap_or_default())
 }
 
-/// The JSON merge patch that turns `old` into `new`, or `None` if they are equal.
-pub(crate) fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
-            let mut patch = Map::new();
-            for (key, value) in new {
-                match old.get(key) {
-                    None if value.is_null() => {}
-                    None => {
-                        patch.insert(key.clone(), value.clone());
-                    }
-                    Some(before) => {
-                        if let Some(change) = merge_diff(before, value) {
-                            patch.insert(key.clone(), change);
-                        }
-                    }
-                }
-            }
-            for (key, value) in old {
-                if !new.contains_key(key) && !value.is_null() {
-                    patch.insert(key.clone(), Value::Null);
-                }
-            }
-            (!patch.is_empty()).then_some(Value::Object(patch))
-        }
-        _ if old == new => None,
-        _ => Some(new.clone()),
-    }
-}
-
 fn conditions(status: &Value) -> &[Value] {
-    status
-        .get("conditions")
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    status.get("conditions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn type_of(condition: &Value) -> &str {
-    condition
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    condition.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn find<'a>(list: &'a [Value], type_: &str) -> Option<&'a Value> {
@@ -127,12 +91,7 @@ fn find<'a>(list: &'a [Value], type_: &str) -> Option<&'a Value> {
 /// The conditions to write: what changed from `base` to `ours`, on top of `latest`.
 ///
 /// Owned types always take our value. A foreign type takes our value only if this run changed it.
-fn merge_conditions(
-    base: &[Value],
-    ours: &[Value],
-    latest: &[Value],
-    owned: &[&str],
-) -> Vec<Value> {
+fn merge_conditions(base: &[Value], ours: &[Value], latest: &[Value], owned: &[&str]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for condition in ours.iter().chain(latest) {
         let type_ = type_of(condition);
@@ -153,12 +112,7 @@ fn merge_conditions(
 /// Stalled, Reconciling, Ready, then the others, the newest generation first.
 fn sorted(mut list: Vec<Value>) -> Vec<Value> {
     list.sort_by(|a, b| {
-        let generation = |value: &Value| {
-            value
-                .get("observedGeneration")
-                .and_then(Value::as_i64)
-                .unwrap_or(0)
-        };
+        let generation = |value: &Value| value.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
         rank(type_of(a))
             .cmp(&rank(type_of(b)))
             .then_with(|| generation(b).cmp(&generation(a)))
@@ -188,30 +142,18 @@ fn status_patch(base: &Value, ours: &Value, latest: &Value, owned: &[&str]) -> O
     let (base_rest, ours_rest) = (without_conditions(base), without_conditions(ours));
     let nothing = Value::Object(Map::new());
     let or_nothing = |value: Value| {
-        if value.is_null() {
-            nothing.clone()
-        } else {
-            value
-        }
+        if value.is_null() { nothing.clone() } else { value }
     };
-    let mut patch = merge_diff(&or_nothing(base_rest), &or_nothing(ours_rest))
-        .unwrap_or_else(|| nothing.clone());
-    let merged = merge_conditions(
-        conditions(base),
-        conditions(ours),
-        conditions(latest),
-        owned,
-    );
+    let mut patch =
+        merge_patch(&or_nothing(base_rest), &or_nothing(ours_rest)).unwrap_or_else(|| nothing.clone());
+    let merged = merge_conditions(conditions(base), conditions(ours), conditions(latest), owned);
     // An order that someone else chose is no reason to write.
     if merged != sorted(conditions(latest).to_vec())
         && let Some(map) = patch.as_object_mut()
     {
         map.insert("conditions".to_owned(), Value::Array(merged));
     }
-    patch
-        .as_object()
-        .is_some_and(|map| !map.is_empty())
-        .then_some(patch)
+    patch.as_object().is_some_and(|map| !map.is_empty()).then_some(patch)
 }
 
 /// What has been written so far.
@@ -249,10 +191,7 @@ impl Patcher {
     }
 
     fn params(&self) -> PatchParams {
-        PatchParams {
-            field_manager: Some(self.field_manager.clone()),
-            ..PatchParams::default()
-        }
+        PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() }
     }
 
     /// Writes what differs between `published` and the status of `working`. Returns the object as
@@ -269,51 +208,33 @@ impl Patcher {
         let ours = status_of(working)?;
         let api = self.api::<K>(key);
         for attempt in 0..CONFLICT_ATTEMPTS_MAX {
-            let Some(status) = status_patch(
-                &published.base,
-                &ours,
-                &published.latest,
-                self.owned_conditions,
-            ) else {
+            let Some(status) = status_patch(&published.base, &ours, &published.latest, self.owned_conditions)
+            else {
                 return Ok(None);
             };
             let body = json!({
                 "metadata": {"resourceVersion": published.resource_version},
                 "status": status,
             });
-            match api
-                .patch_status(key.name(), &self.params(), &Patch::Merge(&body))
-                .await
-            {
+            match api.patch_status(key.name(), &self.params(), &Patch::Merge(&body)).await {
                 Ok(written) => {
-                    *published = Published {
-                        base: ours,
-                        ..Published::of(&written)?
-                    };
+                    *published = Published { base: ours, ..Published::of(&written)? };
                     return Ok(Some(written));
                 }
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    self.pause(attempt).await;
-                    let fresh: K = api
-                        .get(key.name())
-                        .await
-                        .map_err(|source| self.error::<K>("status", key, source))?;
+                    pause(attempt).await;
+                    let fresh: K =
+                        api.get(key.name()).await.map_err(|source| failed::<K>("status", key, source))?;
                     if fresh.meta().uid != working.meta().uid {
                         return Err(gone::<K>(key));
                     }
                     published.latest = status_of(&fresh)?;
-                    published
-                        .resource_version
-                        .clone_from(&fresh.meta().resource_version);
+                    published.resource_version.clone_from(&fresh.meta().resource_version);
                 }
-                Err(source) => return Err(self.error::<K>("status", key, source)),
+                Err(source) => return Err(failed::<K>("status", key, source)),
             }
         }
-        Err(PatchError::Conflict {
-            what: "status",
-            kind: K::kind(&()).into_owned(),
-            key: key.clone(),
-        })
+        Err(PatchError::Conflict { what: "status", kind: K::kind(&()).into_owned(), key: key.clone() })
     }
 
     /// Adds or removes a finalizer and leaves all others as they are. Returns the object as the API
@@ -338,61 +259,46 @@ impl Patcher {
                 finalizers.retain(|held| held != finalizer);
             }
             let body = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
-            match api
-                .patch(key.name(), &self.params(), &Patch::Merge(&body))
-                .await
-            {
+            match api.patch(key.name(), &self.params(), &Patch::Merge(&body)).await {
                 Ok(written) => return Ok(Some(written)),
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    self.pause(attempt).await;
+                    pause(attempt).await;
                     let fresh: K = api
                         .get(key.name())
                         .await
-                        .map_err(|source| self.error::<K>("finalizers", &key, source))?;
+                        .map_err(|source| failed::<K>("finalizers", &key, source))?;
                     if fresh.meta().uid != object.meta().uid {
                         return Err(gone::<K>(&key));
                     }
                     version.clone_from(&fresh.meta().resource_version);
                     finalizers = fresh.meta().finalizers.clone().unwrap_or_default();
                 }
-                Err(source) => return Err(self.error::<K>("finalizers", &key, source)),
+                Err(source) => return Err(failed::<K>("finalizers", &key, source)),
             }
         }
-        Err(PatchError::Conflict {
-            what: "finalizers",
+        Err(PatchError::Conflict { what: "finalizers", kind: K::kind(&()).into_owned(), key })
+    }
+}
+
+async fn pause(attempt: u32) {
+    let jitter = rand::rng().random_range(1.0..2.0);
+    tokio::time::sleep(CONFLICT_WAIT.mul_f64(jitter) * 2_u32.pow(attempt)).await;
+}
+
+fn failed<K: Object>(what: &'static str, key: &crate::ObjectKey, source: kube::Error) -> PatchError {
+    match source {
+        kube::Error::Api(status) if status.code == 404 => gone::<K>(key),
+        source => PatchError::Api {
+            what,
             kind: K::kind(&()).into_owned(),
-            key,
-        })
-    }
-
-    async fn pause(&self, attempt: u32) {
-        let jitter = rand::rng().random_range(1.0..2.0);
-        tokio::time::sleep(CONFLICT_WAIT.mul_f64(jitter) * 2_u32.pow(attempt)).await;
-    }
-
-    fn error<K: Object>(
-        &self,
-        what: &'static str,
-        key: &crate::ObjectKey,
-        source: kube::Error,
-    ) -> PatchError {
-        match source {
-            kube::Error::Api(status) if status.code == 404 => gone::<K>(key),
-            source => PatchError::Api {
-                what,
-                kind: K::kind(&()).into_owned(),
-                key: key.clone(),
-                source: Box::new(source),
-            },
-        }
+            key: key.clone(),
+            source: Box::new(source),
+        },
     }
 }
 
 fn gone<K: Object>(key: &crate::ObjectKey) -> PatchError {
-    PatchError::Gone {
-        kind: K::kind(&()).into_owned(),
-        key: key.clone(),
-    }
+    PatchError::Gone { kind: K::kind(&()).into_owned(), key: key.clone() }
 }
 
 #[cfg(test)]
@@ -404,41 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_carries_only_what_changed() {
-        let old = json!({"a": 1, "b": {"c": 2, "d": 3}, "gone": true, "list": [1]});
-        let new = json!({"a": 1, "b": {"c": 2, "d": 4}, "list": [1, 2]});
-        assert_eq!(
-            merge_diff(&old, &new),
-            Some(json!({"b": {"d": 4}, "gone": null, "list": [1, 2]}))
-        );
-        assert_eq!(merge_diff(&old, &old), None);
-    }
-
-    #[test]
     fn foreign_conditions_survive_and_owned_ones_win() {
         let base = [condition("Ready", "Unknown"), condition("Foreign", "True")];
         let ours = [condition("Ready", "True"), condition("Foreign", "True")];
-        let latest = [
-            condition("Ready", "False"),
-            condition("Foreign", "False"),
-            condition("New", "True"),
-        ];
+        let latest = [condition("Ready", "False"), condition("Foreign", "False"), condition("New", "True")];
         assert_eq!(
             merge_conditions(&base, &ours, &latest, &["Ready"]),
-            [
-                condition("Ready", "True"),
-                condition("Foreign", "False"),
-                condition("New", "True")
-            ]
+            [condition("Ready", "True"), condition("Foreign", "False"), condition("New", "True")]
         );
     }
 
     #[test]
     fn an_owned_condition_we_removed_goes_and_the_order_is_fixed() {
-        let base = [
-            condition("Reconciling", "True"),
-            condition("Ready", "Unknown"),
-        ];
+        let base = [condition("Reconciling", "True"), condition("Ready", "Unknown")];
         let ours = [condition("Ready", "False"), condition("Stalled", "True")];
         assert_eq!(
             merge_conditions(&base, &ours, &base, &["Ready", "Reconciling", "Stalled"]),
@@ -450,18 +334,12 @@ mod tests {
     fn nothing_is_written_when_nothing_changed() {
         let status = json!({"observedGeneration": 1, "conditions": [condition("Ready", "True")]});
         assert_eq!(status_patch(&status, &status, &status, &["Ready"]), None);
-        assert_eq!(
-            status_patch(&Value::Null, &Value::Null, &Value::Null, &["Ready"]),
-            None
-        );
+        assert_eq!(status_patch(&Value::Null, &Value::Null, &Value::Null, &["Ready"]), None);
     }
 
     #[test]
     fn a_status_that_did_not_exist_is_written_whole() {
         let ours = json!({"observedGeneration": 1, "conditions": [condition("Ready", "True")]});
-        assert_eq!(
-            status_patch(&Value::Null, &ours, &Value::Null, &["Ready"]),
-            Some(ours)
-        );
+        assert_eq!(status_patch(&Value::Null, &ours, &Value::Null, &["Ready"]), Some(ours));
     }
 }

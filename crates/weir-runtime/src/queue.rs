@@ -42,10 +42,7 @@ struct Planned {
 
 impl Planned {
     fn merge(self, other: Self) -> Self {
-        Self {
-            at: self.at.min(other.at),
-            priority: self.priority.max(other.priority),
-        }
+        Self { at: self.at.min(other.at), priority: self.priority.max(other.priority) }
     }
 }
 
@@ -54,23 +51,15 @@ enum State {
     /// Not due before a time.
     Delayed(Planned),
     /// Due; `since` orders it.
-    Due {
-        priority: Priority,
-        since: (Instant, u64),
-    },
+    Due { priority: Priority, since: (Instant, u64) },
     /// Handed out; `again` was asked for meanwhile.
-    Running {
-        started: Instant,
-        again: Option<Planned>,
-        notify: tokio::sync::watch::Sender<Option<Trigger>>,
-    },
+    Running { started: Instant, again: Option<Planned>, notify: tokio::sync::watch::Sender<Option<Trigger>> },
 }
 
 /// An object handed out to run.
 #[derive(Debug)]
 pub(crate) struct Picked {
     pub(crate) key: ObjectKey,
-    pub(crate) priority: Priority,
     /// How long it was due.
     pub(crate) waited: Duration,
     /// Filled when the object is asked for again during the run.
@@ -112,10 +101,7 @@ impl Queue {
             states: HashMap::new(),
             failures: HashMap::new(),
             delayed: BTreeSet::new(),
-            due: Priority::ALL
-                .into_iter()
-                .map(|priority| (priority, BTreeMap::new()))
-                .collect(),
+            due: Priority::ALL.into_iter().map(|priority| (priority, BTreeMap::new())).collect(),
             sequence: 0,
             picks: 0,
             retry_delay_min,
@@ -126,13 +112,7 @@ impl Queue {
     }
 
     /// Asks for a run of `key` now.
-    pub(crate) fn add(
-        &mut self,
-        key: &ObjectKey,
-        priority: Priority,
-        trigger: &Trigger,
-        now: Instant,
-    ) {
+    pub(crate) fn add(&mut self, key: &ObjectKey, priority: Priority, trigger: &Trigger, now: Instant) {
         self.plan(key, Planned { at: now, priority }, Some(trigger), now);
     }
 
@@ -157,28 +137,15 @@ impl Queue {
                 // Keeps its place in time, moves up in priority.
                 let (before, since) = (*priority, *since);
                 self.due.entry(before).or_default().remove(&since);
-                self.due
-                    .entry(planned.priority)
-                    .or_default()
-                    .insert(since, key.clone());
-                self.states.insert(
-                    key.clone(),
-                    State::Due {
-                        priority: planned.priority,
-                        since,
-                    },
-                );
+                self.due.entry(planned.priority).or_default().insert(since, key.clone());
+                self.states.insert(key.clone(), State::Due { priority: planned.priority, since });
                 return;
             }
             Some(State::Delayed(before)) => {
                 let before = *before;
                 self.delayed.remove(&(before.at, key.clone()));
                 // A request that makes it due brings its own priority; the delayed one was not due.
-                if planned.at <= now {
-                    planned
-                } else {
-                    before.merge(planned)
-                }
+                if planned.at <= now { planned } else { before.merge(planned) }
             }
             None => planned,
         };
@@ -193,10 +160,7 @@ impl Queue {
     fn make_due(&mut self, key: ObjectKey, priority: Priority, since: Instant) {
         self.sequence += 1;
         let since = (since, self.sequence);
-        self.due
-            .entry(priority)
-            .or_default()
-            .insert(since, key.clone());
+        self.due.entry(priority).or_default().insert(since, key.clone());
         self.states.insert(key, State::Due { priority, since });
     }
 
@@ -227,20 +191,8 @@ impl Queue {
         let key = self.due.get_mut(&priority)?.remove(&since)?;
         self.picks += 1;
         let (notify, requeued) = tokio::sync::watch::channel(None);
-        self.states.insert(
-            key.clone(),
-            State::Running {
-                started: now,
-                again: None,
-                notify,
-            },
-        );
-        Some(Picked {
-            key,
-            priority,
-            waited: now.saturating_duration_since(since.0),
-            requeued,
-        })
+        self.states.insert(key.clone(), State::Running { started: now, again: None, notify });
+        Some(Picked { key, waited: now.saturating_duration_since(since.0), requeued })
     }
 
     /// Gives an object back after its run.
@@ -255,22 +207,13 @@ impl Queue {
             }
             Next::After(time, priority) => {
                 self.failures.remove(key);
-                Some(Planned {
-                    at: now + time,
-                    priority,
-                })
+                Some(Planned { at: now + time, priority })
             }
             Next::Backoff => {
                 self.retries += 1;
-                Some(Planned {
-                    at: now + self.next_backoff(key),
-                    priority: Priority::Retry,
-                })
+                Some(Planned { at: now + self.next_backoff(key), priority: Priority::Retry })
             }
-            Next::Now => Some(Planned {
-                at: now,
-                priority: Priority::Event,
-            }),
+            Next::Now => Some(Planned { at: now, priority: Priority::Event }),
         };
         for request in [planned, again].into_iter().flatten() {
             self.plan(key, request, None, now);
@@ -282,9 +225,7 @@ impl Queue {
         let delay = 2_u32
             .checked_pow(*failures)
             .and_then(|factor| self.retry_delay_min.checked_mul(factor))
-            .map_or(self.retry_delay_max, |delay| {
-                delay.min(self.retry_delay_max)
-            });
+            .map_or(self.retry_delay_max, |delay| delay.min(self.retry_delay_max));
         *failures = failures.saturating_add(1);
         delay
     }
@@ -315,9 +256,7 @@ impl Queue {
 
     /// How many objects are due, by priority.
     pub(crate) fn depth(&self) -> impl Iterator<Item = (Priority, usize)> + '_ {
-        self.due
-            .iter()
-            .map(|(priority, waiting)| (*priority, waiting.len()))
+        self.due.iter().map(|(priority, waiting)| (*priority, waiting.len()))
     }
 
     /// Whether an object is running, due, or will be due.
@@ -344,17 +283,11 @@ mod tests {
     }
 
     fn trigger(name: &str) -> Trigger {
-        Trigger {
-            kind: "GitRepository".to_owned(),
-            key: key(name),
-        }
+        Trigger { kind: "GitRepository".to_owned(), key: key(name) }
     }
 
     fn queue() -> (Queue, Instant) {
-        (
-            Queue::new(Duration::from_millis(750), Duration::from_secs(900)),
-            Instant::now(),
-        )
+        (Queue::new(Duration::from_millis(750), Duration::from_mins(15)), Instant::now())
     }
 
     impl Queue {
@@ -384,10 +317,7 @@ mod tests {
         for number in 0..20 {
             queue.ask(&format!("user-{number:02}"), Priority::User, now);
         }
-        assert_eq!(
-            queue.names(now).iter().position(|name| name == "old"),
-            Some(7)
-        );
+        assert_eq!(queue.names(now).iter().position(|name| name == "old"), Some(7));
     }
 
     #[tokio::test(start_paused = true)]
@@ -409,11 +339,7 @@ mod tests {
         queue.add(&key("a"), Priority::Event, &trigger("second"), now);
         assert!(queue.pick(now).is_none());
         assert_eq!(*picked.requeued.borrow(), Some(trigger("first")));
-        queue.done(
-            &key("a"),
-            Next::After(Duration::from_secs(600), Priority::Periodic),
-            now,
-        );
+        queue.done(&key("a"), Next::After(Duration::from_mins(10), Priority::Periodic), now);
         assert_eq!(queue.names(now), ["a"]);
         queue.done(&key("a"), Next::Idle, now);
         assert!(!queue.contains(&key("a")));
@@ -433,18 +359,11 @@ mod tests {
         }
         assert_eq!(
             waits,
-            [
-                750, 1500, 3000, 6000, 12000, 24000, 48000, 96000, 192_000, 384_000, 768_000,
-                900_000, 900_000
-            ]
+            [750, 1500, 3000, 6000, 12000, 24000, 48000, 96000, 192_000, 384_000, 768_000, 900_000, 900_000]
         );
         assert!(queue.pick(now).is_some());
-        queue.done(
-            &key("a"),
-            Next::After(Duration::from_secs(60), Priority::Periodic),
-            now,
-        );
-        now += Duration::from_secs(60);
+        queue.done(&key("a"), Next::After(Duration::from_mins(1), Priority::Periodic), now);
+        now += Duration::from_mins(1);
         assert!(queue.pick(now).is_some());
         queue.done(&key("a"), Next::Backoff, now);
         assert_eq!(queue.next_due(), Some(now + Duration::from_millis(750)));
@@ -478,7 +397,7 @@ mod tests {
             queue.forget(&key(name));
         }
         queue.done(&key("running"), Next::Idle, now);
-        assert!(queue.names(now + Duration::from_secs(3600)).is_empty());
+        assert!(queue.names(now + Duration::from_hours(1)).is_empty());
     }
 
     proptest::proptest! {

@@ -54,9 +54,9 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Writes the outcome of the run into the status and decides what follows. Pure: no IO, and the
     /// time comes in `ended`.
     ///
-    /// `object` is the working copy with everything [`Run::update`] changed. The driver has already
-    /// set `status.lastHandledReconcileAt`; the value it had at the start of the run is in the
-    /// object given to `reconcile`, and [`Run::request`] tells a new request from an old one.
+    /// `object` is the working copy with everything [`Run::update`] changed. The driver sets
+    /// `status.lastHandledReconcileAt` afterwards, so [`weir_api::request::handle_force`] still sees
+    /// which request is new.
     fn conclude(
         &self,
         object: &mut Self::Object,
@@ -154,6 +154,8 @@ pub struct Notice {
     pub reason: Cow<'static, str>,
     /// The event note and log message.
     pub message: String,
+    /// The log message if it differs from the event note, which then is the `error` of an error line.
+    pub log_message: Option<String>,
     /// Event metadata; keys in full (`kustomize.toolkit.fluxcd.io/revision`).
     pub metadata: BTreeMap<String, String>,
     /// Whether an event is emitted.
@@ -164,19 +166,23 @@ pub struct Notice {
 
 impl Notice {
     /// An event and a log line.
-    pub fn new(
-        severity: Severity,
-        reason: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
+    pub fn new(severity: Severity, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             severity,
             reason: reason.into(),
             message: message.into(),
+            log_message: None,
             metadata: BTreeMap::new(),
             event: true,
             log: true,
         }
+    }
+
+    /// The same with another log message.
+    #[must_use]
+    pub fn logged_as(mut self, message: impl Into<String>) -> Self {
+        self.log_message = Some(message.into());
+        self
     }
 
     /// The same without a log line.

@@ -13,7 +13,7 @@ use weir_base::clock::Clock;
 
 use crate::patch::{PatchError, Patcher, Published};
 use crate::slots::Slot;
-use crate::{Notice, Object, ObjectKey, Recorder, Store, reconcile_requested_at};
+use crate::{Notice, Object, ObjectKey, Recorder, Store};
 
 /// What made an object run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +27,7 @@ pub struct Trigger {
 impl Trigger {
     /// The trigger that stands for an object.
     pub fn of<K: kube::Resource<DynamicType = ()>>(object: &K) -> Self {
-        Self {
-            kind: K::kind(&()).into_owned(),
-            key: ObjectKey::of(object),
-        }
+        Self { kind: K::kind(&()).into_owned(), key: ObjectKey::of(object) }
     }
 }
 
@@ -81,8 +78,7 @@ impl<K: Object> Run<K> {
 
     /// The value of `reconcile.fluxcd.io/requestedAt` if it has not been handled yet.
     pub fn request(&self) -> Option<&str> {
-        reconcile_requested_at(&*self.start)
-            .filter(|token| Some(*token) != self.start.last_handled_reconcile_at())
+        self.start.requested_at().filter(|token| Some(*token) != self.start.last_handled_reconcile_at())
     }
 
     /// The current time.
@@ -117,11 +113,7 @@ impl<K: Object> Run<K> {
     pub async fn publish(&self) -> Result<(), PublishError> {
         let mut published = self.published.lock().await;
         let working = self.snapshot();
-        if let Some(written) = self
-            .patcher
-            .status(&self.key, &mut published, &working)
-            .await?
-        {
+        if let Some(written) = self.patcher.status(&self.key, &mut published, &working).await? {
             self.store.apply_written(written);
         }
         Ok(())

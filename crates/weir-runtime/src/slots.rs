@@ -112,7 +112,7 @@ mod tests {
         let stop = CancellationToken::new();
         let slots = Slots::new(1, stop.clone());
         let slot = slots.acquire().await;
-        let wait = slot.without_worker(sleep(Duration::from_secs(3600)));
+        let wait = slot.without_worker(sleep(Duration::from_hours(1)));
         tokio::select! {
             () = wait => panic!("the wait must not return"),
             () = slot.aborted() => {}

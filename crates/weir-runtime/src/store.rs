@@ -35,9 +35,7 @@ impl<K> Change<K> {
     /// The newest state of the object.
     pub fn object(&self) -> &Arc<K> {
         match self {
-            Self::Added { object, .. }
-            | Self::Updated { new: object, .. }
-            | Self::Deleted(object) => object,
+            Self::Added { object, .. } | Self::Updated { new: object, .. } | Self::Deleted(object) => object,
         }
     }
 }
@@ -45,14 +43,8 @@ impl<K> Change<K> {
 impl<K> Clone for Change<K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Added { object, initial } => Self::Added {
-                object: Arc::clone(object),
-                initial: *initial,
-            },
-            Self::Updated { old, new } => Self::Updated {
-                old: Arc::clone(old),
-                new: Arc::clone(new),
-            },
+            Self::Added { object, initial } => Self::Added { object: Arc::clone(object), initial: *initial },
+            Self::Updated { old, new } => Self::Updated { old: Arc::clone(old), new: Arc::clone(new) },
             Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
         }
     }
@@ -131,21 +123,14 @@ impl<K> Clone for Store<K> {
 
 impl<K> fmt::Debug for Store<K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "Store({} objects)",
-            self.0.data.read().objects.len()
-        )
+        write!(formatter, "Store({} objects)", self.0.data.read().objects.len())
     }
 }
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
         Self(Arc::new(Shared {
-            data: RwLock::new(Data {
-                objects: HashMap::new(),
-                indexes: Vec::new(),
-            }),
+            data: RwLock::new(Data { objects: HashMap::new(), indexes: Vec::new() }),
             subscribers: Mutex::new(Vec::new()),
             synced: watch::Sender::new(false),
         }))
@@ -196,18 +181,12 @@ impl<K: 'static> Store<K> {
     /// Looks up objects by a value computed from them, such as the source a Kustomization refers to.
     pub fn index(&self, keys_of: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Index<K> {
         let mut data = self.0.data.write();
-        let mut index = IndexData {
-            keys_of: Box::new(keys_of),
-            entries: HashMap::new(),
-        };
+        let mut index = IndexData { keys_of: Box::new(keys_of), entries: HashMap::new() };
         for (key, object) in &data.objects {
             index.insert(key, object);
         }
         data.indexes.push(index);
-        Index {
-            store: self.clone(),
-            position: data.indexes.len() - 1,
-        }
+        Index { store: self.clone(), position: data.indexes.len() - 1 }
     }
 }
 
@@ -247,10 +226,7 @@ impl<K: Resource> Store<K> {
             let new = Arc::new(object);
             match data.set(&key, &new) {
                 Some(old) if old.meta().uid == new.meta().uid => Change::Updated { old, new },
-                _ => Change::Added {
-                    object: new,
-                    initial: !self.is_synced(),
-                },
+                _ => Change::Added { object: new, initial: !self.is_synced() },
             }
         };
         for subscriber in subscribers.iter() {
@@ -276,11 +252,7 @@ impl<K: Resource> Store<K> {
         let listed: BTreeSet<ObjectKey> = objects.iter().map(ObjectKey::of).collect();
         let gone: Vec<ObjectKey> = {
             let data = self.0.data.read();
-            data.objects
-                .keys()
-                .filter(|key| !listed.contains(key))
-                .cloned()
-                .collect()
+            data.objects.keys().filter(|key| !listed.contains(key)).cloned().collect()
         };
         for key in gone {
             self.remove(&key);
@@ -334,9 +306,7 @@ impl<K> Index<K> {
         let Some(keys) = data.indexes[self.position].entries.get(value) else {
             return Vec::new();
         };
-        keys.iter()
-            .filter_map(|key| data.objects.get(key).cloned())
-            .collect()
+        keys.iter().filter_map(|key| data.objects.get(key).cloned()).collect()
     }
 }
 
@@ -392,24 +362,15 @@ mod tests {
         store.apply(object("b", "2", "13", "x"));
         store.remove(&ObjectKey::new("apps", "a"));
         store.remove(&ObjectKey::new("apps", "a"));
-        assert_eq!(
-            *seen.lock(),
-            ["initial a@10", "updated a@12", "added b@13", "deleted a@12"]
-        );
+        assert_eq!(*seen.lock(), ["initial a@10", "updated a@12", "added b@13", "deleted a@12"]);
     }
 
     #[test]
     fn a_new_list_deletes_what_is_not_in_it() {
         let store = Store::default();
-        store.replace(vec![
-            object("a", "1", "10", "x"),
-            object("b", "2", "10", "x"),
-        ]);
+        store.replace(vec![object("a", "1", "10", "x"), object("b", "2", "10", "x")]);
         let seen = recording(&store);
-        store.replace(vec![
-            object("b", "2", "10", "x"),
-            object("c", "3", "14", "x"),
-        ]);
+        store.replace(vec![object("b", "2", "10", "x"), object("c", "3", "14", "x")]);
         assert_eq!(*seen.lock(), ["deleted a@10", "added c@14"]);
     }
 
@@ -428,12 +389,7 @@ mod tests {
         store.replace(vec![object("a", "1", "10", "x")]);
         store.apply_written(object("a", "1", "11", "x"));
         assert_eq!(
-            store
-                .get(&ObjectKey::new("apps", "a"))
-                .unwrap()
-                .metadata
-                .resource_version
-                .as_deref(),
+            store.get(&ObjectKey::new("apps", "a")).unwrap().metadata.resource_version.as_deref(),
             Some("11")
         );
         store.remove(&ObjectKey::new("apps", "a"));
@@ -445,20 +401,10 @@ mod tests {
     fn an_index_follows_every_change() {
         let store = Store::default();
         store.replace(vec![object("a", "1", "10", "x")]);
-        let index = store.index(|map: &ConfigMap| {
-            map.metadata
-                .labels
-                .iter()
-                .flatten()
-                .map(|(_, v)| v.clone())
-                .collect()
-        });
+        let index = store
+            .index(|map: &ConfigMap| map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect());
         let names = |value: &str| -> Vec<String> {
-            index
-                .get(value)
-                .iter()
-                .map(|map| ObjectKey::of(&**map).to_string())
-                .collect()
+            index.get(value).iter().map(|map| ObjectKey::of(&**map).to_string()).collect()
         };
         store.apply(object("b", "2", "11", "x"));
         assert_eq!(names("x"), ["apps/a", "apps/b"]);

@@ -1,38 +1,28 @@
 //! Keeps a store up to date.
 
-use std::fmt::Debug;
 use std::pin::pin;
 
 use futures::StreamExt as _;
-use k8s_openapi::NamespaceResourceScope;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
 use tracing::{debug, error};
 use weir_base::error::chain;
 
-use crate::{ObjectKey, Store};
+use crate::{Metrics, ObjectKey, Store, Watched};
 
 /// Lists and watches a kind for as long as it is polled, and writes what it sees into the store.
 ///
 /// Errors are logged and tried again with a growing delay. An expired watch (410) lists again. An
 /// object that does not decode is logged and treated as absent; the others go on.
-pub(crate) async fn keep<K>(
+pub(crate) async fn keep<K: Watched>(
     client: Client,
     namespace: Option<String>,
     selector: String,
     store: Store<K>,
-) where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+    metrics: Metrics,
+) {
     let api: Api<DeserializeGuard<K>> = match namespace {
         Some(namespace) => Api::namespaced(client, &namespace),
         None => Api::all(client),
@@ -60,9 +50,11 @@ pub(crate) async fn keep<K>(
             }
             Ok(Event::Delete(object)) => store.remove(&ObjectKey::of(&object)),
             Err(error) => {
+                metrics.watch_error(&K::kind(&()));
                 error!(error = chain(&error), kind = %K::kind(&()), "failed to watch");
             }
         }
+        metrics.set_watched_objects(&K::kind(&()), store.len());
     }
 }
 
