@@ -1,5 +1,7 @@
 //! Repository automation: `cargo xtask <command>`.
 
+mod codegen;
+mod crd_compat;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -15,12 +17,25 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Writes the files that are made from the code.
+    Codegen {
+        /// Only check that they are up to date.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Compares our CustomResourceDefinitions with those in a directory.
+    CrdCompat {
+        /// Directory with YAML files.
+        directory: PathBuf,
+    },
     /// Checks the rules of the repository that no other tool checks.
     Tidy,
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
+        Command::Codegen { check } => codegen::run(&root(), check),
+        Command::CrdCompat { directory } => crd_compat::run(&directory),
         Command::Tidy => tidy::run(&root()),
     }
 }

@@ -108,6 +108,12 @@ fn clean(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     map.remove("nullable");
     map.remove("title");
+    for key in ["minimum", "maximum"] {
+        // The types of the API hold bounds as floating point numbers; ours are whole.
+        if let Some(bound) = map.get(key).and_then(Value::as_f64) {
+            map.insert(key.to_owned(), json!(bound as i64));
+        }
+    }
     if let Some(Value::Array(values)) = map.get_mut("enum") {
         values.retain(|value| !value.is_null());
     }
@@ -207,6 +213,7 @@ mod tests {
             assert_eq!(&schema, expected);
         }
         check(json!({"type": "string", "nullable": true}), &json!({"type": "string"}));
+        check(json!({"type": "integer", "minimum": 1.0}), &json!({"type": "integer", "minimum": 1}));
         check(json!({"enum": ["a", null], "type": "string"}), &json!({"enum": ["a"], "type": "string"}));
         check(
             json!({"description": "x", "anyOf": [{"type": "integer", "description": "y"}, {"enum": [null], "nullable": true}]}),

@@ -44,6 +44,7 @@ pub struct ReceiverSpec {
     pub events: Vec<String>,
     /// Time between two reconciliations.
     #[serde(default = "default_interval")]
+    #[schemars(default = "default_interval_text")]
     pub interval: GoDuration,
     /// Accepted issuers of identity tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -179,4 +180,9 @@ pub struct ReceiverStatus {
 
 const fn default_interval() -> GoDuration {
     GoDuration::from_secs(600)
+}
+
+/// The default as the definition spells it.
+const fn default_interval_text() -> &'static str {
+    "10m"
 }

@@ -247,6 +247,7 @@ pub struct InstanceStorage {
 pub struct InstanceSync {
     /// Time between two checks of the source.
     #[serde(default = "default_interval")]
+    #[schemars(default = "default_interval_text")]
     pub interval: GoDuration,
     /// Kind of the source.
     pub kind: SyncSourceKind,
@@ -361,4 +362,9 @@ fn default_key() -> String {
 
 const fn default_interval() -> GoDuration {
     GoDuration::from_secs(60)
+}
+
+/// The default as the definition spells it.
+const fn default_interval_text() -> &'static str {
+    "1m"
 }

@@ -82,7 +82,7 @@ pub struct BucketSpec {
     pub suspend: bool,
     /// Longest time one operation may take.
     #[serde(default = "default_timeout")]
-    #[schemars(regex(pattern = crate::duration::SHORT_PATTERN))]
+    #[schemars(default = "default_timeout_text", regex(pattern = crate::duration::SHORT_PATTERN))]
     pub timeout: GoDuration,
 }
 
@@ -155,4 +155,9 @@ pub struct BucketStatus {
 
 const fn default_timeout() -> GoDuration {
     GoDuration::from_secs(60)
+}
+
+/// The default as the definition spells it.
+const fn default_timeout_text() -> &'static str {
+    "60s"
 }

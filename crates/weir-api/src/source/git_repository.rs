@@ -70,7 +70,7 @@ pub struct GitRepositorySpec {
     pub suspend: bool,
     /// Longest time one operation may take.
     #[serde(default = "default_timeout")]
-    #[schemars(regex(pattern = crate::duration::SHORT_PATTERN))]
+    #[schemars(default = "default_timeout_text", regex(pattern = crate::duration::SHORT_PATTERN))]
     pub timeout: GoDuration,
     /// Address of the repository: `http`, `https` or `ssh`.
     #[schemars(regex(pattern = r"^(http|https|ssh)://.*$"))]
@@ -196,4 +196,9 @@ pub struct GitRepositoryStatus {
 
 const fn default_timeout() -> GoDuration {
     GoDuration::from_secs(60)
+}
+
+/// The default as the definition spells it.
+const fn default_timeout_text() -> &'static str {
+    "60s"
 }

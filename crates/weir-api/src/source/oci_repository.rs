@@ -70,7 +70,7 @@ pub struct OCIRepositorySpec {
     pub suspend: bool,
     /// Longest time one operation may take.
     #[serde(default = "default_timeout")]
-    #[schemars(regex(pattern = crate::duration::SHORT_PATTERN))]
+    #[schemars(default = "default_timeout_text", regex(pattern = crate::duration::SHORT_PATTERN))]
     pub timeout: GoDuration,
     /// Address of the repository, starting with `oci://`, without tag or digest.
     #[schemars(regex(pattern = r"^oci://.*$"))]
@@ -168,4 +168,9 @@ pub struct OCIRepositoryStatus {
 
 const fn default_timeout() -> GoDuration {
     GoDuration::from_secs(60)
+}
+
+/// The default as the definition spells it.
+const fn default_timeout_text() -> &'static str {
+    "60s"
 }

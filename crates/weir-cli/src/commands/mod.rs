@@ -1,0 +1,34 @@
+//! The sub-commands, one file each.
+
+pub(crate) mod events;
+pub(crate) mod export;
+pub(crate) mod get;
+pub(crate) mod reconcile;
+pub(crate) mod resume;
+pub(crate) mod stats;
+pub(crate) mod suspend;
+mod target;
+pub(crate) mod tree;
+pub(crate) mod version;
+
+use crate::arguments::{Arguments, Command};
+use crate::connection::Connection;
+use crate::error::Error;
+
+/// Runs the sub-command.
+///
+/// Commands that work offline are matched first, so that they need no kubeconfig.
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
+    let global = &arguments.global;
+    match arguments.command {
+        Command::Version(arguments) => version::run(global, &arguments).await,
+        Command::Get(arguments) => get::run(&Connection::new(global).await?, &arguments).await,
+        Command::Reconcile(arguments) => reconcile::run(&Connection::new(global).await?, arguments).await,
+        Command::Suspend(arguments) => suspend::run(&Connection::new(global).await?, arguments).await,
+        Command::Resume(arguments) => resume::run(&Connection::new(global).await?, arguments).await,
+        Command::Tree(arguments) => tree::run(&Connection::new(global).await?, &arguments).await,
+        Command::Events(arguments) => events::run(&Connection::new(global).await?, &arguments).await,
+        Command::Stats(arguments) => stats::run(&Connection::new(global).await?, &arguments).await,
+        Command::Export(arguments) => export::run(&Connection::new(global).await?, arguments).await,
+    }
+}

@@ -1,0 +1,119 @@
+//! What can go wrong, in words for the person at the keyboard.
+
+use std::io;
+
+use weir_api::GoDuration;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Already told; only the exit code is left.
+    #[error("failed")]
+    Reported,
+    #[error("failed to start")]
+    Runtime(#[source] io::Error),
+    #[error("failed to write the output")]
+    Write(#[source] io::Error),
+    #[error("namespace must be a valid DNS label: {0:?}")]
+    Namespace(String),
+    #[error("failed to read the kubeconfig")]
+    Kubeconfig(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("failed to read '{path}'")]
+    File {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("--{flag} is malformed: '{value}'")]
+    Flag { flag: &'static str, value: String },
+    #[error("failed to connect to the cluster")]
+    Connect(#[source] kube::Error),
+    #[error("failed to {action}")]
+    Api {
+        action: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error("{kind} name is required")]
+    NameRequired { kind: &'static str },
+    #[error("no {kind} objects found in {scope} namespace")]
+    NoneFound { kind: &'static str, scope: String },
+    #[error("{kind} object '{name}' not found in {scope} namespace")]
+    NotFound { kind: &'static str, name: String, scope: String },
+    #[error("no objects found")]
+    NothingToDo,
+    #[error("expected status selector in type=status or type!=status format, but found: {0}")]
+    StatusSelector(String),
+    #[error("expected a single resource type, but found {0}")]
+    WatchAll(&'static str),
+    #[error("resource is suspended")]
+    Suspended,
+    #[error("cannot reconcile source of kind {0}")]
+    SourceKind(String),
+    #[error("'{field}' is missing in {subject}")]
+    FieldMissing { field: &'static str, subject: String },
+    #[error("{kind} reconciliation failed: '{message}'")]
+    ReconcileFailed { kind: &'static str, message: String },
+    #[error("context deadline exceeded: waited {after} for {subject}: {last}")]
+    DeadlineExceeded { subject: String, after: GoDuration, last: String },
+    #[error("invalid object reference '{0}', must be <Kind> or <Kind>/<name>")]
+    Reference(String),
+    #[error("failed to read the release of {subject}: {problem}")]
+    Release { subject: String, problem: String },
+}
+
+/// The text of an error with its causes, without what only a programmer would want to read.
+pub(crate) fn text(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let line = match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => {
+                text.push_str(": ");
+                text.push_str(if status.message.is_empty() { &status.reason } else { &status.message });
+                break;
+            }
+            // These only repeat the name of their variant.
+            Some(kube::Error::Service(_) | kube::Error::HyperError(_)) => String::new(),
+            _ => cause.to_string(),
+        };
+        if !line.is_empty() && !text.ends_with(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Whether the API server said that the object, or its kind, does not exist.
+pub(crate) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_errors_show_the_message_of_the_server() {
+        let status = kube::core::Status {
+            message: "gitrepositories \"fleet\" is forbidden".to_owned(),
+            reason: "Forbidden".to_owned(),
+            code: 403,
+            ..kube::core::Status::default()
+        };
+        let error = Error::Api {
+            action: "read GitRepository".to_owned(),
+            source: kube::Error::Api(Box::new(status)),
+        };
+        assert_eq!(text(&error), "failed to read GitRepository: gitrepositories \"fleet\" is forbidden");
+    }
+
+    #[test]
+    fn causes_are_listed_once() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let error = Error::File { path: "config".to_owned(), source };
+        assert_eq!(text(&error), "failed to read 'config': no such file");
+    }
+}

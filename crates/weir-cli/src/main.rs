@@ -1,0 +1,38 @@
+//! The `weir` command.
+
+mod arguments;
+mod commands;
+mod connection;
+mod digest;
+mod error;
+mod kind;
+mod kstatus;
+mod output;
+mod selector;
+mod table;
+#[cfg(test)]
+mod testing;
+mod view;
+mod wait;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = arguments::Arguments::parse();
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(error::Error::Runtime)
+        .and_then(|runtime| runtime.block_on(commands::run(arguments)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error::Error::Reported) => ExitCode::FAILURE,
+        Err(error) => {
+            output::failure(&error::text(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
