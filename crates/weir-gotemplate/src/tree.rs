@@ -1,0 +1,213 @@
+//! Compiled templates: flat arrays of instructions with resolved functions and variables, and the
+//! source text of each instruction for error messages.
+
+use std::rc::Rc;
+
+use crate::function::Function;
+use crate::strconv;
+use crate::text::Text;
+
+/// The index of an instruction within its tree.
+pub(crate) type NodeId = u32;
+
+/// A number literal and the kinds it can stand for.
+#[derive(Debug, Clone)]
+pub(crate) struct Number {
+    pub(crate) text: Box<str>,
+    pub(crate) int: Option<i64>,
+    pub(crate) uint: Option<u64>,
+    pub(crate) float: Option<f64>,
+    /// Whether it is a float where nothing else decides.
+    pub(crate) ideal_float: bool,
+}
+
+/// One instruction. Children are indexes into the same tree.
+#[derive(Debug)]
+pub(crate) enum Node {
+    List(Box<[NodeId]>),
+    Text(Text),
+    Action(NodeId),
+    Break,
+    Continue,
+    If { pipe: NodeId, list: NodeId, otherwise: Option<NodeId> },
+    With { pipe: NodeId, list: NodeId, otherwise: Option<NodeId> },
+    Range { pipe: NodeId, list: NodeId, otherwise: Option<NodeId> },
+    Template { name: Text, pipe: Option<NodeId> },
+    Pipe { declared: Box<[Declared]>, assign: bool, commands: Box<[NodeId]> },
+    Command(Box<[NodeId]>),
+    Identifier(&'static Function),
+    Dot,
+    Nil,
+    Bool(bool),
+    Number(Number),
+    String { quoted: Box<str>, text: Text },
+    Field(Box<[Text]>),
+    Variable { slot: Option<u32>, name: Box<str>, fields: Box<[Text]> },
+    Chain { node: NodeId, fields: Box<[Text]> },
+}
+
+/// A variable a pipeline declares or assigns; no slot if it assigns to an unknown one.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) name: Box<str>,
+    pub(crate) slot: Option<u32>,
+}
+
+/// A compiled template.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    /// The name it is defined under.
+    pub(crate) name: Text,
+    /// The name of the text it was parsed from.
+    pub(crate) parse_name: Rc<str>,
+    pub(crate) source: Rc<str>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) positions: Vec<u32>,
+    pub(crate) root: NodeId,
+    /// How many variable slots a run needs.
+    pub(crate) slots: u32,
+    /// Whether it holds nothing but space and comments.
+    pub(crate) empty: bool,
+}
+
+impl Tree {
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    /// `name:line:column` of an instruction; the column counts bytes from 0.
+    pub(crate) fn location(&self, id: NodeId) -> String {
+        let position = self.positions[id as usize] as usize;
+        let before = &self.source.as_bytes()[..position.min(self.source.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = match before.iter().rposition(|byte| *byte == b'\n') {
+            Some(newline) => before.len() - newline - 1,
+            None => before.len(),
+        };
+        format!("{}:{line}:{column}", self.parse_name)
+    }
+
+    /// The instruction printed as template text, with normalised spacing.
+    pub(crate) fn print(&self, id: NodeId) -> String {
+        let mut out = String::new();
+        self.print_to(&mut out, id);
+        out
+    }
+
+    fn print_to(&self, out: &mut String, id: NodeId) {
+        stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
+            self.print_node(out, id);
+        });
+    }
+
+    fn print_control(
+        &self,
+        out: &mut String,
+        word: &str,
+        pipe: NodeId,
+        list: NodeId,
+        otherwise: Option<NodeId>,
+    ) {
+        out.push_str("{{");
+        out.push_str(word);
+        out.push(' ');
+        self.print_to(out, pipe);
+        out.push_str("}}");
+        self.print_to(out, list);
+        if let Some(otherwise) = otherwise {
+            out.push_str("{{else}}");
+            self.print_to(out, otherwise);
+        }
+        out.push_str("{{end}}");
+    }
+
+    fn print_node(&self, out: &mut String, id: NodeId) {
+        match self.node(id) {
+            Node::List(nodes) => nodes.iter().for_each(|node| self.print_to(out, *node)),
+            Node::Text(text) => out.push_str(&text.to_str_lossy()),
+            Node::Action(pipe) => {
+                out.push_str("{{");
+                self.print_to(out, *pipe);
+                out.push_str("}}");
+            }
+            Node::Break => out.push_str("{{break}}"),
+            Node::Continue => out.push_str("{{continue}}"),
+            Node::If { pipe, list, otherwise } => {
+                self.print_control(out, "if", *pipe, *list, *otherwise);
+            }
+            Node::With { pipe, list, otherwise } => {
+                self.print_control(out, "with", *pipe, *list, *otherwise);
+            }
+            Node::Range { pipe, list, otherwise } => {
+                self.print_control(out, "range", *pipe, *list, *otherwise);
+            }
+            Node::Template { name, pipe } => {
+                out.push_str("{{template ");
+                out.push_str(&String::from_utf8_lossy(&strconv::quote(name, false)));
+                if let Some(pipe) = pipe {
+                    out.push(' ');
+                    self.print_to(out, *pipe);
+                }
+                out.push_str("}}");
+            }
+            Node::Pipe { declared, assign, commands } => {
+                for (index, variable) in declared.iter().enumerate() {
+                    if index > 0 {
+                        out.push_str(", ");
+                    }
+                    out.push_str(&variable.name);
+                }
+                if !declared.is_empty() {
+                    out.push_str(if *assign { " = " } else { " := " });
+                }
+                for (index, command) in commands.iter().enumerate() {
+                    if index > 0 {
+                        out.push_str(" | ");
+                    }
+                    self.print_to(out, *command);
+                }
+            }
+            Node::Command(arguments) => {
+                for (index, argument) in arguments.iter().enumerate() {
+                    if index > 0 {
+                        out.push(' ');
+                    }
+                    self.print_operand(out, *argument);
+                }
+            }
+            Node::Identifier(function) => out.push_str(function.name),
+            Node::Dot => out.push('.'),
+            Node::Nil => out.push_str("nil"),
+            Node::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Node::Number(number) => out.push_str(&number.text),
+            Node::String { quoted, .. } => out.push_str(quoted),
+            Node::Field(fields) => print_fields(out, fields),
+            Node::Variable { name, fields, .. } => {
+                out.push_str(name);
+                print_fields(out, fields);
+            }
+            Node::Chain { node, fields } => {
+                self.print_operand(out, *node);
+                print_fields(out, fields);
+            }
+        }
+    }
+
+    /// An argument: pipelines get their parentheses back.
+    fn print_operand(&self, out: &mut String, id: NodeId) {
+        if matches!(self.node(id), Node::Pipe { .. }) {
+            out.push('(');
+            self.print_to(out, id);
+            out.push(')');
+        } else {
+            self.print_to(out, id);
+        }
+    }
+}
+
+fn print_fields(out: &mut String, fields: &[Text]) {
+    for field in fields {
+        out.push('.');
+        out.push_str(&field.to_str_lossy());
+    }
+}
