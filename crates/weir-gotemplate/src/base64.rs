@@ -31,7 +31,7 @@ fn encode_with(bytes: &[u8], alphabet: &[u8], bits: u32, block: usize) -> String
         let index = (buffer << (bits - filled)) as usize & (alphabet.len() - 1);
         out.push(char::from(alphabet[index]));
     }
-    while out.len() % block != 0 {
+    while !out.len().is_multiple_of(block) {
         out.push('=');
     }
     out
@@ -47,13 +47,7 @@ pub(crate) fn decode32(text: &[u8]) -> Result<Vec<u8>, String> {
     decode_with(text, BASE32, 5, 8, "base32")
 }
 
-fn decode_with(
-    text: &[u8],
-    alphabet: &[u8],
-    bits: u32,
-    block: usize,
-    name: &str,
-) -> Result<Vec<u8>, String> {
+fn decode_with(text: &[u8], alphabet: &[u8], bits: u32, block: usize, name: &str) -> Result<Vec<u8>, String> {
     let corrupt = |at: usize| format!("illegal {name} data at input byte {at}");
     let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
     let mut out = Vec::with_capacity(text.len() * bits as usize / 8);

@@ -272,11 +272,9 @@ impl State<'_> {
         let slots = self.base + tree.slots as usize;
         self.shared.slots.resize_with(slots, Operand::default);
         self.shared.slots[self.base] = dot.clone();
-        let result = stacker::maybe_grow(
-            crate::STACK_RED_ZONE_BYTES,
-            crate::STACK_SEGMENT_BYTES,
-            || self.walk(&tree, dot, tree.root),
-        );
+        let result = stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
+            self.walk(&tree, dot, tree.root)
+        });
         self.shared.level -= 1;
         result.map(|_| ())
     }
@@ -390,7 +388,7 @@ impl State<'_> {
                     ran = true;
                     let item = Operand::element(item.clone(), element);
                     let index = Operand::of(Value::Int(index as i64));
-                    if self.iteration(tree, declared, list, index, item)? == Flow::Break {
+                    if self.iteration(tree, declared, list, index, &item)? == Flow::Break {
                         break;
                     }
                 }
@@ -400,7 +398,7 @@ impl State<'_> {
                     ran = true;
                     let item = Operand::of(Value::Uint8(*byte));
                     let index = Operand::of(Value::Int(index as i64));
-                    if self.iteration(tree, declared, list, index, item)? == Flow::Break {
+                    if self.iteration(tree, declared, list, index, &item)? == Flow::Break {
                         break;
                     }
                 }
@@ -412,20 +410,19 @@ impl State<'_> {
                     ran = true;
                     let item = Operand::element(item, element);
                     let key = Operand::of(Value::String(key));
-                    if self.iteration(tree, declared, list, key, item)? == Flow::Break {
+                    if self.iteration(tree, declared, list, key, &item)? == Flow::Break {
                         break;
                     }
                 }
             }
             Value::Int(_) | Value::Int64(_) | Value::Uint8(_) | Value::Uint64(_) => {
-                let count = value.value.as_int().unwrap_or_else(|| {
-                    i64::try_from(value.value.as_uint().unwrap_or(0)).unwrap_or(i64::MAX)
-                });
+                let count = value
+                    .value
+                    .as_int()
+                    .unwrap_or_else(|| i64::try_from(value.value.as_uint().unwrap_or(0)).unwrap_or(i64::MAX));
                 if declared.len() > 1 {
                     let text = format::display_text(&value.value);
-                    return self.fail(&format!(
-                        "can't use {text} to iterate over more than one variable"
-                    ));
+                    return self.fail(&format!("can't use {text} to iterate over more than one variable"));
                 }
                 for number in 0..count.max(0) {
                     ran = true;
@@ -436,9 +433,7 @@ impl State<'_> {
                         _ => Value::Int(number),
                     };
                     let item = Operand::of(item);
-                    if self.iteration(tree, declared, list, Operand::default(), item)?
-                        == Flow::Break
-                    {
+                    if self.iteration(tree, declared, list, Operand::default(), &item)? == Flow::Break {
                         break;
                     }
                 }
@@ -460,7 +455,7 @@ impl State<'_> {
         declared: &[Declared],
         list: NodeId,
         index: Operand,
-        item: Operand,
+        item: &Operand,
     ) -> Outcome<Flow> {
         match declared {
             [] => {}
@@ -470,16 +465,10 @@ impl State<'_> {
                 self.set_slot(second, item.clone())?;
             }
         }
-        self.walk_deep(tree, &item, list)
+        self.walk_deep(tree, item, list)
     }
 
-    fn template(
-        &mut self,
-        tree: &Tree,
-        dot: &Operand,
-        name: &Text,
-        pipe: Option<NodeId>,
-    ) -> Outcome<()> {
+    fn template(&mut self, tree: &Tree, dot: &Operand, name: &Text, pipe: Option<NodeId>) -> Outcome<()> {
         let Some(target) = self.set.lookup(name) else {
             let name = String::from_utf8_lossy(&strconv::quote(name, false)).into_owned();
             return self.fail(&format!("template {name} not defined"));
@@ -516,12 +505,7 @@ impl State<'_> {
         Ok(value)
     }
 
-    fn not_a_function(
-        &self,
-        tree: &Tree,
-        arguments: &[NodeId],
-        last: Option<&Operand>,
-    ) -> Outcome<()> {
+    fn not_a_function(&self, tree: &Tree, arguments: &[NodeId], last: Option<&Operand>) -> Outcome<()> {
         if arguments.len() > 1 || last.is_some() {
             let first = arguments.first().map(|first| print_argument(tree, *first));
             let first = first.unwrap_or_else(|| "%!s(<nil>)".to_owned());
@@ -530,13 +514,7 @@ impl State<'_> {
         Ok(())
     }
 
-    fn command(
-        &mut self,
-        tree: &Tree,
-        dot: &Operand,
-        id: NodeId,
-        last: Option<Operand>,
-    ) -> Outcome<Operand> {
+    fn command(&mut self, tree: &Tree, dot: &Operand, id: NodeId, last: Option<Operand>) -> Outcome<Operand> {
         self.step()?;
         let Node::Command(arguments) = tree.node(id) else { return Ok(Operand::default()) };
         let first = arguments[0];
@@ -626,9 +604,7 @@ impl State<'_> {
         let receiver = match tree.node(node) {
             Node::Pipe { .. } => self.pipeline_deep(tree, dot, node)?,
             Node::Identifier(function) => self.call(tree, dot, function, node, None, None)?,
-            Node::Field(inner) => {
-                self.field_chain(tree, dot, dot.clone(), node, inner, None, None)?
-            }
+            Node::Field(inner) => self.field_chain(tree, dot, dot.clone(), node, inner, None, None)?,
             Node::Variable { slot, name, .. } => self.variable(*slot, name)?,
             _ => return self.fail("can't evaluate command"),
         };
@@ -651,7 +627,7 @@ impl State<'_> {
             let is_last = index + 1 == fields.len();
             let arguments = if is_last { arguments } else { None };
             let last = if is_last { last.take() } else { None };
-            receiver = self.field(tree, dot, field, node, arguments, last, receiver)?;
+            receiver = self.field(tree, dot, field, node, arguments, last, &receiver)?;
         }
         Ok(receiver)
     }
@@ -665,7 +641,7 @@ impl State<'_> {
         node: NodeId,
         arguments: Option<&[NodeId]>,
         last: Option<Operand>,
-        receiver: Operand,
+        receiver: &Operand,
     ) -> Outcome<Operand> {
         if receiver.is_invalid() {
             if self.shared.options.missing_key == MissingKey::Error {
@@ -684,8 +660,7 @@ impl State<'_> {
             _ => &[],
         };
         if let Some(method) = methods.iter().find(|method| method.name.as_bytes() == &**name) {
-            let signature =
-                Signature { name: method.name, params: method.params, variadic: None };
+            let signature = Signature { name: method.name, params: method.params, variadic: None };
             let (values, _) = self.arguments(tree, dot, &signature, arguments, last)?;
             return match (method.run)(&receiver.value, &values) {
                 Ok(value) => Ok(Operand::of(value)),
@@ -714,9 +689,7 @@ impl State<'_> {
             Value::Object(object) => {
                 if let Some(value) = name.as_str().and_then(|name| object.field(name)) {
                     if has_arguments {
-                        return self.fail(&format!(
-                            "{name} has arguments but cannot be invoked as function"
-                        ));
+                        return self.fail(&format!("{name} has arguments but cannot be invoked as function"));
                     }
                     return Ok(Operand::of(value));
                 }
@@ -750,11 +723,8 @@ impl State<'_> {
         arguments: Option<&[NodeId]>,
         last: Option<Operand>,
     ) -> Outcome<Operand> {
-        let signature = Signature {
-            name: function.name,
-            params: function.params,
-            variadic: function.variadic,
-        };
+        let signature =
+            Signature { name: function.name, params: function.params, variadic: function.variadic };
         if let Some(stop_at) = match function.name {
             "and" => Some(false),
             "or" => Some(true),
@@ -774,14 +744,13 @@ impl State<'_> {
             return Ok(value);
         }
         let (values, invalid) = self.arguments(tree, dot, &signature, arguments, last)?;
-        let mut context =
-            Context { shared: &mut *self.shared, set: Rc::clone(&self.set), invalid };
+        let mut context = Context { shared: &mut *self.shared, set: Rc::clone(&self.set), invalid };
         let result = (function.run)(&mut context, &values);
         match result {
             Ok(value) => {
                 let bytes = match &value {
                     Value::String(text) | Value::Bytes(text) => text.len(),
-                    Value::List(list) => list.items().len() * size_of::<Value>(),
+                    Value::List(list) => size_of_val(list.items()),
                     _ => 0,
                 };
                 self.shared.produce(bytes).map_err(Box::new)?;
@@ -803,13 +772,11 @@ impl State<'_> {
         let fixed = signature.params.len();
         if signature.variadic.is_some() {
             if all < fixed {
-                return self.fail(&format!(
-                    "wrong number of args for {name}: want at least {fixed} got {given}"
-                ));
+                return self
+                    .fail(&format!("wrong number of args for {name}: want at least {fixed} got {given}"));
             }
         } else if all != fixed {
-            return self
-                .fail(&format!("wrong number of args for {name}: want {fixed} got {all}"));
+            return self.fail(&format!("wrong number of args for {name}: want {fixed} got {all}"));
         }
         Ok(())
     }
@@ -826,9 +793,8 @@ impl State<'_> {
         let given = arguments.map_or(&[][..], |list| list.get(1..).unwrap_or(&[]));
         let mut values = Vec::with_capacity(given.len() + usize::from(last.is_some()));
         let mut invalid = 0_u64;
-        let param_at = |index: usize| {
-            signature.params.get(index).copied().or(signature.variadic).unwrap_or(Param::Any)
-        };
+        let param_at =
+            |index: usize| signature.params.get(index).copied().or(signature.variadic).unwrap_or(Param::Any);
         for (index, argument) in given.iter().enumerate() {
             let operand = self.argument_operand(tree, dot, param_at(index), *argument)?;
             if operand.is_invalid() && index < 64 {
@@ -847,13 +813,7 @@ impl State<'_> {
         Ok((values, invalid))
     }
 
-    fn argument_operand(
-        &mut self,
-        tree: &Tree,
-        dot: &Operand,
-        param: Param,
-        id: NodeId,
-    ) -> Outcome<Operand> {
+    fn argument_operand(&mut self, tree: &Tree, dot: &Operand, param: Param, id: NodeId) -> Outcome<Operand> {
         self.at = Some(id);
         let operand = match tree.node(id) {
             Node::Dot => dot.clone(),
@@ -863,9 +823,7 @@ impl State<'_> {
                     None => self.fail(&format!("cannot assign nil to {}", param.type_name())),
                 };
             }
-            Node::Field(fields) => {
-                self.field_chain(tree, dot, dot.clone(), id, fields, None, None)?
-            }
+            Node::Field(fields) => self.field_chain(tree, dot, dot.clone(), id, fields, None, None)?,
             Node::Variable { slot, name, fields } => {
                 let value = self.variable(*slot, name)?;
                 if fields.is_empty() {
@@ -876,9 +834,7 @@ impl State<'_> {
             }
             Node::Pipe { .. } => self.pipeline_deep(tree, dot, id)?,
             Node::Identifier(function) => self.call(tree, dot, function, id, None, None)?,
-            Node::Chain { node, fields } => {
-                self.chain(tree, dot, id, *node, fields, None, None)?
-            }
+            Node::Chain { node, fields } => self.chain(tree, dot, id, *node, fields, None, None)?,
             _ => return self.literal(tree, param, id),
         };
         self.validate(operand, param)
@@ -917,10 +873,7 @@ impl State<'_> {
             },
             Param::Map | Param::List | Param::Strings | Param::Bytes | Param::Object(_) => {
                 let text = tree.print(id);
-                return self.fail(&format!(
-                    "can't handle {text} for arg of type {}",
-                    param.type_name()
-                ));
+                return self.fail(&format!("can't handle {text} for arg of type {}", param.type_name()));
             }
         };
         Ok(Operand::of(value))

@@ -1,5 +1,6 @@
 //! Printing values as Go's `fmt` does: `Sprint`, `Sprintln` and `Sprintf` with every verb.
 
+use crate::deep;
 use crate::strconv;
 use crate::value::{Kind, List, Map, NESTING_LEVELS_MAX, Value};
 
@@ -212,8 +213,8 @@ impl Printer {
             Value::Float(number) => self.float(*number, verb, value, level),
             Value::String(text) => self.string(text, verb, value, level),
             Value::Bytes(bytes) => self.bytes(bytes, verb, value, level),
-            Value::List(list) => self.list(list, verb, level),
-            Value::Map(map) => self.map(map, verb, level),
+            Value::List(list) => deep(|| self.list(list, verb, level)),
+            Value::Map(map) => deep(|| self.map(map, verb, level)),
             Value::Object(object) => {
                 if !self.flags.sharp_v
                     && matches!(verb, 'v' | 's' | 'x' | 'X' | 'q')
@@ -539,9 +540,8 @@ impl Printer {
     fn star(values: &[Value], argument: &mut usize) -> Option<i64> {
         let value = values.get(*argument)?;
         *argument += 1;
-        let number = value
-            .as_int()
-            .or_else(|| value.as_uint().and_then(|number| i64::try_from(number).ok()))?;
+        let number =
+            value.as_int().or_else(|| value.as_uint().and_then(|number| i64::try_from(number).ok()))?;
         (-WIDTH_MAX..=WIDTH_MAX).contains(&number).then_some(number)
     }
 
@@ -571,8 +571,7 @@ impl Printer {
                 }
                 index += 1;
             }
-            (argument, index, after_index) =
-                self.argument_number(argument, format, index, values.len());
+            (argument, index, after_index) = self.argument_number(argument, format, index, values.len());
             if format.get(index) == Some(&b'*') {
                 index += 1;
                 match Self::star(values, &mut argument) {
@@ -599,8 +598,7 @@ impl Printer {
                 if after_index {
                     self.good_argument = false;
                 }
-                (argument, index, after_index) =
-                    self.argument_number(argument, format, index, values.len());
+                (argument, index, after_index) = self.argument_number(argument, format, index, values.len());
                 if format.get(index) == Some(&b'*') {
                     index += 1;
                     let precision = Self::star(values, &mut argument).filter(|number| *number >= 0);
@@ -616,8 +614,7 @@ impl Printer {
                 }
             }
             if !after_index {
-                (argument, index, after_index) =
-                    self.argument_number(argument, format, index, values.len());
+                (argument, index, after_index) = self.argument_number(argument, format, index, values.len());
             }
             if index >= end {
                 self.text("%!(NOVERB)");
@@ -669,9 +666,7 @@ fn with_decimal_point(text: &str, format: u8, precision: Option<usize>) -> Strin
         _ => 0,
     };
     let hexadecimal = matches!(format, b'x' | b'X');
-    let tail_at = text.find(|c| {
-        matches!(c, 'p' | 'P') || (!hexadecimal && matches!(c, 'e' | 'E'))
-    });
+    let tail_at = text.find(|c| matches!(c, 'p' | 'P') || (!hexadecimal && matches!(c, 'e' | 'E')));
     let (number, tail) = text.split_at(tail_at.unwrap_or(text.len()));
     let mut number = number.to_owned();
     let mut seen_nonzero = false;

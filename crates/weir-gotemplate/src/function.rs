@@ -79,12 +79,7 @@ impl Function {
     }
 
     /// A function whose last parameter may repeat.
-    pub const fn variadic(
-        name: &'static str,
-        params: &'static [Param],
-        rest: Param,
-        run: Run,
-    ) -> Self {
+    pub const fn variadic(name: &'static str, params: &'static [Param], rest: Param, run: Run) -> Self {
         Self { name, params, variadic: Some(rest), run }
     }
 }

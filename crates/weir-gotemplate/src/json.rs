@@ -68,8 +68,7 @@ fn write(out: &mut Vec<u8>, value: &Value, style: Style, level: usize) -> Result
         Value::Map(map) => {
             out.push(b'{');
             let entries = map.borrow();
-            for (index, (key, item)) in entries.iter().flat_map(|entries| entries.iter()).enumerate()
-            {
+            for (index, (key, item)) in entries.iter().flat_map(|entries| entries.iter()).enumerate() {
                 if index > 0 {
                     out.push(b',');
                 }
@@ -256,9 +255,7 @@ impl Reader<'_> {
         let text = String::from_utf8_lossy(&self.text[start..self.position]).into_owned();
         match strconv::parse_float(&text) {
             Ok(number) => Ok(Value::Float(number)),
-            Err(_) => {
-                Err(format!("json: cannot unmarshal number {text} into Go value of type float64"))
-            }
+            Err(_) => Err(format!("json: cannot unmarshal number {text} into Go value of type float64")),
         }
     }
 
@@ -327,9 +324,7 @@ impl Reader<'_> {
         if let Some(character) = char::from_u32(code) {
             return Ok(character);
         }
-        if (0xd800..0xdc00).contains(&code)
-            && self.text[self.position..].starts_with(b"\\u")
-        {
+        if (0xd800..0xdc00).contains(&code) && self.text[self.position..].starts_with(b"\\u") {
             let back = self.position;
             self.position += 2;
             let low = self.hex4()?;

@@ -104,24 +104,12 @@ fn has_right_trim(text: &str) -> bool {
 fn unicode_name(character: Option<char>) -> String {
     let Some(character) = character else { return "U+FFFD".to_owned() };
     let code = u32::from(character);
-    if strconv::is_print(character) {
-        format!("U+{code:04X} '{character}'")
-    } else {
-        format!("U+{code:04X}")
-    }
+    if strconv::is_print(character) { format!("U+{code:04X} '{character}'") } else { format!("U+{code:04X}") }
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(input: &'a str) -> Self {
-        Self {
-            input,
-            position: 0,
-            start: 0,
-            line: 1,
-            start_line: 1,
-            inside_action: false,
-            paren_depth: 0,
-        }
+        Self { input, position: 0, start: 0, line: 1, start_line: 1, inside_action: false, paren_depth: 0 }
     }
 
     fn rest(&self) -> &'a str {

@@ -6,18 +6,27 @@
 //! ([`Value`]); what templates print and the errors they raise are those of the Go packages, held
 //! by recordings of the real ones.
 
+#![expect(clippy::unnecessary_wraps, reason = "the bodies of template functions share one signature")]
+#![expect(clippy::format_push_string, reason = "rare paths, where the text is short")]
+#![expect(clippy::naive_bytecount, reason = "lines are counted in short texts and for errors only")]
+
+mod base64;
 mod error;
 mod exec;
 pub mod format;
 mod function;
 mod functions;
+pub mod helm;
 mod host;
+pub mod json;
 mod lex;
 mod object;
 mod parse;
 mod set;
 pub mod strconv;
 mod text;
+mod time;
+mod toml;
 mod tree;
 mod value;
 
@@ -35,3 +44,8 @@ pub use value::{Element, Entries, Kind, List, Map, NESTING_LEVELS_MAX, NamedType
 const STACK_RED_ZONE_BYTES: usize = 128 << 10;
 /// The size of such a segment, in bytes.
 const STACK_SEGMENT_BYTES: usize = 2 << 20;
+
+/// Runs a step of deep recursion, on new stack if little is left.
+fn deep<R>(step: impl FnOnce() -> R) -> R {
+    stacker::maybe_grow(STACK_RED_ZONE_BYTES, STACK_SEGMENT_BYTES, step)
+}

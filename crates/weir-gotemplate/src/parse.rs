@@ -16,11 +16,7 @@ const CONTROL_LEVELS_MAX: usize = 10_000;
 
 /// Compiles `source`; the first tree is the text itself, the others are its definitions. A name is
 /// defined at most once; an empty definition gives way to one that is not.
-pub(crate) fn parse(
-    name: &str,
-    source: &str,
-    functions: &Functions,
-) -> Result<Vec<Tree>, ParseError> {
+pub(crate) fn parse(name: &str, source: &str, functions: &Functions) -> Result<Vec<Tree>, ParseError> {
     let mut parser = Parser {
         lexer: Lexer::new(source),
         name: Rc::from(name),
@@ -331,8 +327,7 @@ impl Parser<'_> {
             TokenKind::KeywordContinue => self.jump(&token, Node::Continue, "continue")?,
             TokenKind::KeywordElse => {
                 let peek = self.peek_non_space();
-                let position = if matches!(peek.kind, TokenKind::KeywordIf | TokenKind::KeywordWith)
-                {
+                let position = if matches!(peek.kind, TokenKind::KeywordIf | TokenKind::KeywordWith) {
                     peek.position
                 } else {
                     self.expect(TokenKind::RightDelimiter, "else")?.position
@@ -373,11 +368,9 @@ impl Parser<'_> {
         if self.control_level > CONTROL_LEVELS_MAX {
             return self.error("control structures are nested too deeply");
         }
-        let node = stacker::maybe_grow(
-            crate::STACK_RED_ZONE_BYTES,
-            crate::STACK_SEGMENT_BYTES,
-            || self.control_body(word),
-        );
+        let node = stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
+            self.control_body(word)
+        });
         self.control_level -= 1;
         node
     }
@@ -455,11 +448,9 @@ impl Parser<'_> {
             return self.error("control structures are nested too deeply");
         }
         let outer = std::mem::take(&mut self.state);
-        let defined = stacker::maybe_grow(
-            crate::STACK_RED_ZONE_BYTES,
-            crate::STACK_SEGMENT_BYTES,
-            || self.body(name.clone(), context),
-        );
+        let defined = stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
+            self.body(name.clone(), context)
+        });
         self.control_level -= 1;
         if defined.is_ok() {
             self.state = outer;
@@ -475,9 +466,10 @@ impl Parser<'_> {
         slot
     }
 
-    fn lookup(&self, name: &str) -> Option<Option<u32>> {
+    /// The variable in scope, with the slot it has unless it was only ever assigned to.
+    fn lookup(&self, name: &str) -> Option<&(String, Option<u32>)> {
         let variables = &self.state.variables;
-        variables.iter().rev().find(|(variable, _)| variable == name).map(|(_, slot)| *slot)
+        variables.iter().rev().find(|(variable, _)| variable == name)
     }
 
     /// The variables a pipeline declares or assigns, and whether it assigns.
@@ -504,9 +496,9 @@ impl Parser<'_> {
                     names.push(variable.text);
                     if context == "range" && names.len() < 2 {
                         match self.peek_non_space().kind {
-                            TokenKind::Variable
-                            | TokenKind::RightDelimiter
-                            | TokenKind::RightParen => continue,
+                            TokenKind::Variable | TokenKind::RightDelimiter | TokenKind::RightParen => {
+                                continue;
+                            }
                             _ => return self.error("range can only initialize variables"),
                         }
                     }
@@ -526,7 +518,7 @@ impl Parser<'_> {
         let mut declared = Vec::with_capacity(names.len());
         let mut entries = Vec::with_capacity(names.len());
         for name in names {
-            let shadowed = self.lookup(&name).flatten();
+            let shadowed = self.lookup(&name).and_then(|(_, slot)| *slot);
             let slot = if assign { shadowed } else { Some(self.reserve_slot()) };
             entries.push(self.state.variables.len());
             self.state.variables.push((name.clone(), shadowed));
@@ -566,16 +558,13 @@ impl Parser<'_> {
         for (index, command) in commands.iter().enumerate().skip(1) {
             let Node::Command(arguments) = &self.state.nodes[*command as usize] else { continue };
             let first = arguments.first().map(|first| &self.state.nodes[*first as usize]);
-            if let Some(
-                Node::Bool(_) | Node::Dot | Node::Nil | Node::Number(_) | Node::String { .. },
-            ) = first
+            if let Some(Node::Bool(_) | Node::Dot | Node::Nil | Node::Number(_) | Node::String { .. }) = first
             {
                 let stage = index + 1;
                 return self.error(format!("non executable command in pipeline stage {stage}"));
             }
         }
-        let pipe =
-            Node::Pipe { declared: declared.into(), assign, commands: commands.into() };
+        let pipe = Node::Pipe { declared: declared.into(), assign, commands: commands.into() };
         Ok(self.state.push(pipe, position))
     }
 
@@ -646,24 +635,24 @@ impl Parser<'_> {
     fn term(&mut self) -> Parsed<Option<NodeId>> {
         let token = self.next_non_space();
         let node = match token.kind {
-            TokenKind::Identifier => match self.functions.get(&token.text) {
-                Some(function) => Node::Identifier(function),
-                None => {
+            TokenKind::Identifier => {
+                if let Some(function) = self.functions.get(&token.text) {
+                    Node::Identifier(function)
+                } else {
                     let name = strconv::quoted(&token.text);
                     return self.error(format!("function {name} not defined"));
                 }
-            },
+            }
             TokenKind::Dot => Node::Dot,
             TokenKind::KeywordNil => Node::Nil,
-            TokenKind::Variable => match self.lookup(&token.text) {
-                Some(slot) => {
-                    Node::Variable { slot, name: token.text.clone().into(), fields: Box::default() }
-                }
-                None => {
+            TokenKind::Variable => {
+                if let Some((_, slot)) = self.lookup(&token.text) {
+                    Node::Variable { slot: *slot, name: token.text.clone().into(), fields: Box::default() }
+                } else {
                     let name = strconv::quoted(&token.text);
                     return self.error(format!("undefined variable {name}"));
                 }
-            },
+            }
             TokenKind::Field => Node::Field([Text::from(&token.text[1..])].into()),
             TokenKind::Bool => Node::Bool(token.text == "true"),
             TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => {
@@ -677,11 +666,10 @@ impl Parser<'_> {
                     return self.error("max expression depth exceeded");
                 }
                 self.state.paren_level += 1;
-                let pipe = stacker::maybe_grow(
-                    crate::STACK_RED_ZONE_BYTES,
-                    crate::STACK_SEGMENT_BYTES,
-                    || self.pipeline("parenthesized pipeline", TokenKind::RightParen),
-                );
+                let pipe =
+                    stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
+                        self.pipeline("parenthesized pipeline", TokenKind::RightParen)
+                    });
                 self.state.paren_level -= 1;
                 return pipe.map(Some);
             }
@@ -700,15 +688,10 @@ impl Parser<'_> {
 
 #[expect(clippy::float_cmp, reason = "whether a float is exactly an integer")]
 fn number(text: &str, kind: TokenKind) -> Result<Number, String> {
-    let mut number =
-        Number { text: text.into(), int: None, uint: None, float: None, ideal_float: false };
+    let mut number = Number { text: text.into(), int: None, uint: None, float: None, ideal_float: false };
     if kind == TokenKind::CharConstant {
         let code = strconv::unquote_rune(text).map_err(|syntax| {
-            if syntax {
-                "invalid syntax".to_owned()
-            } else {
-                format!("malformed character constant: {text}")
-            }
+            if syntax { "invalid syntax".to_owned() } else { format!("malformed character constant: {text}") }
         })?;
         number.int = Some(code);
         number.uint = u64::try_from(code).ok();
@@ -737,16 +720,15 @@ fn number(text: &str, kind: TokenKind) -> Result<Number, String> {
             number.int = Some(int);
         }
         let uint = float as u64;
-        if uint as f64 == float && float >= 0.0 && float < 1.9e19 {
+        if uint as f64 == float && (0.0..1.9e19).contains(&float) {
             number.uint = Some(uint);
         }
     }
     if number.int.is_none() && number.uint.is_none() && number.float.is_none() {
         return Err(format!("illegal number syntax: {}", strconv::quoted(text)));
     }
-    let hexadecimal_integer = text.len() > 2
-        && text[..2].eq_ignore_ascii_case("0x")
-        && !text.contains(['p', 'P']);
+    let hexadecimal_integer =
+        text.len() > 2 && text[..2].eq_ignore_ascii_case("0x") && !text.contains(['p', 'P']);
     number.ideal_float =
         number.float.is_some() && !hexadecimal_integer && text.contains(['.', 'e', 'E', 'p', 'P']);
     Ok(number)

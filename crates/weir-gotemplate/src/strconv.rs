@@ -14,20 +14,20 @@ pub fn is_print(character: char) -> bool {
 }
 
 /// Decimal digits of a float: `0.d1d2d3… × 10^point`.
-struct Digits {
+struct Decimal {
     negative: bool,
     digits: Vec<u8>,
     point: i32,
 }
 
-fn digits_of(scientific: &str) -> Digits {
+fn digits_of(scientific: &str) -> Decimal {
     let (negative, rest) = match scientific.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, scientific),
     };
     let (mantissa, exponent) = rest.split_once('e').unwrap_or((rest, "0"));
     let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
-    Digits { negative, digits, point: exponent.parse::<i32>().unwrap_or(0) + 1 }
+    Decimal { negative, digits, point: exponent.parse::<i32>().unwrap_or(0) + 1 }
 }
 
 fn write_exponent(out: &mut String, letter: char, exponent: i32) {
@@ -134,11 +134,8 @@ pub fn format_float(value: f64, format: u8, precision: Option<usize>) -> String 
             let bits = value.to_bits();
             let exponent = ((bits >> 52) & 0x7ff) as i64;
             let fraction = bits & ((1 << 52) - 1);
-            let (mantissa, exponent) = if exponent == 0 {
-                (fraction, 1 - 1075)
-            } else {
-                (fraction | (1 << 52), exponent - 1075)
-            };
+            let (mantissa, exponent) =
+                if exponent == 0 { (fraction, 1 - 1075) } else { (fraction | (1 << 52), exponent - 1075) };
             if value.is_sign_negative() {
                 out.push('-');
             }
@@ -526,8 +523,7 @@ pub fn parse_float(text: &str) -> Result<f64, NumberError> {
 }
 
 fn parse_hex_float(body: &str) -> Result<f64, NumberError> {
-    let (mantissa, exponent) =
-        body.split_once(['p', 'P']).ok_or(NumberError::Syntax)?;
+    let (mantissa, exponent) = body.split_once(['p', 'P']).ok_or(NumberError::Syntax)?;
     let exponent: i64 = exponent.parse().map_err(|_| NumberError::Syntax)?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     if whole.is_empty() && fraction.is_empty() {

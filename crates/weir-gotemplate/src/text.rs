@@ -19,8 +19,20 @@ impl Text {
     }
 
     /// The text with invalid bytes replaced by U+FFFD.
+    ///
+    /// Each invalid byte becomes one U+FFFD, as in Go.
     pub fn to_str_lossy(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
+        if let Ok(text) = std::str::from_utf8(&self.0) {
+            return Cow::Borrowed(text);
+        }
+        let mut out = String::with_capacity(self.0.len());
+        let mut rest = &self.0[..];
+        while !rest.is_empty() {
+            let (character, length) = crate::strconv::decode_rune(rest);
+            out.push(character.unwrap_or('\u{fffd}'));
+            rest = &rest[length..];
+        }
+        Cow::Owned(out)
     }
 
     /// The text if it is valid UTF-8.

@@ -72,11 +72,20 @@ pub(crate) struct Time {
 const ZERO_SECONDS: i64 = -62_135_596_800;
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
-const DAYS: [&str; 7] =
-    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Days since 1970 of a date of the proleptic Gregorian calendar.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
@@ -94,8 +103,7 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
@@ -162,18 +170,15 @@ impl Time {
 
     /// The instant that many nanoseconds later.
     pub(crate) fn add(&self, nanoseconds: i64) -> Self {
-        let total = i128::from(self.seconds) * 1_000_000_000
-            + i128::from(self.nanoseconds)
-            + i128::from(nanoseconds);
+        let total =
+            i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanoseconds) + i128::from(nanoseconds);
         let seconds = total.div_euclid(1_000_000_000) as i64;
         Self { seconds, nanoseconds: total.rem_euclid(1_000_000_000) as u32, ..self.clone() }
     }
 
     /// Nanoseconds from `earlier` to this instant, at most what fits.
     pub(crate) fn since(&self, earlier: &Self) -> i64 {
-        let total = |time: &Self| {
-            i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
-        };
+        let total = |time: &Self| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
         let difference = total(self) - total(earlier);
         difference.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
@@ -350,15 +355,12 @@ fn next_element(layout: &str) -> Option<(&str, Element, &str)> {
     for (index, _) in layout.char_indices() {
         let rest = &layout[index..];
         let short = |word: &str| {
-            rest.starts_with(word)
-                && !rest[word.len()..].starts_with(|next: char| next.is_ascii_lowercase())
+            rest.starts_with(word) && !rest[word.len()..].starts_with(|next: char| next.is_ascii_lowercase())
         };
-        if rest.starts_with("_2006") {
-            return Some((&layout[..=index], Element::LongYear, &rest[5..]));
+        if let Some(after) = rest.strip_prefix("_2006") {
+            return Some((&layout[..=index], Element::LongYear, after));
         }
-        if let Some((spelling, element)) =
-            ELEMENTS.iter().find(|(spelling, _)| rest.starts_with(spelling))
-        {
+        if let Some((spelling, element)) = ELEMENTS.iter().find(|(spelling, _)| rest.starts_with(spelling)) {
             return Some((&layout[..index], *element, &rest[spelling.len()..]));
         }
         if short("Jan") {
@@ -380,6 +382,13 @@ fn next_element(layout: &str) -> Option<(&str, Element, &str)> {
         }
     }
     None
+}
+
+/// Whether a number read is one the element can have.
+enum Range {
+    Inside,
+    /// The name of what is out of range.
+    Outside(&'static str),
 }
 
 /// Reading one text in one layout.
@@ -510,8 +519,8 @@ impl<'a> Parse<'a> {
             layout = after;
             let held = self.rest;
             match self.element(element, layout) {
-                Some(None) => {}
-                Some(Some(range)) => {
+                Some(Range::Inside) => {}
+                Some(Range::Outside(range)) => {
                     return Err(self.problem(&format!(": {range} out of range")));
                 }
                 None => return Err(self.mismatch(held, spelling)),
@@ -521,9 +530,9 @@ impl<'a> Parse<'a> {
     }
 
     /// Reads one element: nothing on a mismatch, the name of what is out of range, or success.
-    fn element(&mut self, element: Element, layout: &str) -> Option<Option<&'static str>> {
+    fn element(&mut self, element: Element, layout: &str) -> Option<Range> {
         let within = |value: i64, low: i64, high: i64, name: &'static str| {
-            Some(if value < low || value > high { Some(name) } else { None })
+            Some(if value < low || value > high { Range::Outside(name) } else { Range::Inside })
         };
         match element {
             Element::ShortYear => {
@@ -576,13 +585,11 @@ impl<'a> Parse<'a> {
             Element::Second | Element::ZeroSecond => {
                 self.second = self.two_digits(element == Element::ZeroSecond)?;
                 if self.second > 59 {
-                    return Some(Some("second"));
+                    return Some(Range::Outside("second"));
                 }
                 // A fraction may follow even if the layout has none.
-                let layout_has_fraction = matches!(
-                    next_element(layout),
-                    Some(("", Element::Fraction { .. }, _))
-                );
+                let layout_has_fraction =
+                    matches!(next_element(layout), Some(("", Element::Fraction { .. }, _)));
                 if !layout_has_fraction && self.rest.starts_with(['.', ',']) {
                     let digits = self.rest[1..].bytes().take_while(u8::is_ascii_digit).count();
                     if digits > 0 {
@@ -592,8 +599,7 @@ impl<'a> Parse<'a> {
             }
             Element::UpperHalf | Element::LowerHalf => {
                 let half = self.rest.get(..2)?;
-                let (am, pm) =
-                    if element == Element::UpperHalf { ("AM", "PM") } else { ("am", "pm") };
+                let (am, pm) = if element == Element::UpperHalf { ("AM", "PM") } else { ("am", "pm") };
                 self.afternoon = Some(if half == pm {
                     true
                 } else if half == am {
@@ -607,7 +613,7 @@ impl<'a> Parse<'a> {
                 if zulu && self.rest.starts_with('Z') {
                     self.rest = &self.rest[1..];
                     self.zulu = true;
-                    return Some(None);
+                    return Some(Range::Inside);
                 }
                 let sign = match self.rest.as_bytes().first()? {
                     b'+' => 1,
@@ -630,11 +636,11 @@ impl<'a> Parse<'a> {
                         total += self.fixed_digits(2)?;
                     }
                     if minutes > 60 {
-                        return Some(Some("time zone offset minute"));
+                        return Some(Range::Outside("time zone offset minute"));
                     }
                 }
                 if hours > 24 {
-                    return Some(Some("time zone offset hour"));
+                    return Some(Range::Outside("time zone offset hour"));
                 }
                 self.offset = Some(sign * total);
             }
@@ -642,7 +648,7 @@ impl<'a> Parse<'a> {
                 if self.rest.starts_with("UTC") {
                     self.zulu = true;
                     self.rest = &self.rest[3..];
-                    return Some(None);
+                    return Some(Range::Inside);
                 }
                 let letters = self.rest.bytes().take_while(u8::is_ascii_uppercase).count();
                 if !(3..=5).contains(&letters) {
@@ -653,11 +659,8 @@ impl<'a> Parse<'a> {
             }
             Element::Fraction { digits, trim, .. } => {
                 let starts = self.rest.starts_with(['.', ',']);
-                let found = if starts {
-                    self.rest[1..].bytes().take_while(u8::is_ascii_digit).count()
-                } else {
-                    0
-                };
+                let found =
+                    if starts { self.rest[1..].bytes().take_while(u8::is_ascii_digit).count() } else { 0 };
                 if trim {
                     if found > 0 {
                         self.fraction(found.min(9));
@@ -669,12 +672,11 @@ impl<'a> Parse<'a> {
                 }
             }
         }
-        Some(None)
+        Some(Range::Inside)
     }
 
     fn fraction(&mut self, digits: usize) {
-        let text: String =
-            self.rest[1..=digits].chars().chain(std::iter::repeat('0')).take(9).collect();
+        let text: String = self.rest[1..=digits].chars().chain(std::iter::repeat('0')).take(9).collect();
         self.nanoseconds = text.parse().unwrap_or(0);
         self.rest = &self.rest[digits + 1..];
     }
@@ -701,18 +703,13 @@ impl<'a> Parse<'a> {
         if day < 1 || day > days_in(self.year, month) {
             return Err(self.problem(": day out of range"));
         }
-        let local = days_of(self.year, month, day) * 86_400
-            + hour * 3600
-            + self.minute * 60
-            + self.second;
+        let local = days_of(self.year, month, day) * 86_400 + hour * 3600 + self.minute * 60 + self.second;
         let (seconds, zone) = match (self.offset, self.abbreviation) {
-            (Some(0), None) => (local, Zone::Utc),
-            (Some(offset), name) => (
-                local - offset,
-                Zone::Fixed(Rc::from(name.unwrap_or("")), offset as i32),
-            ),
+            (Some(0) | None, None) => (local, Zone::Utc),
+            (Some(offset), name) => {
+                (local - offset, Zone::Fixed(Rc::from(name.unwrap_or("")), offset as i32))
+            }
             (None, Some(name)) => (local, Zone::Fixed(Rc::from(name), 0)),
-            (None, None) => (local, Zone::Utc),
         };
         Ok(Time::new(seconds, self.nanoseconds, zone))
     }
@@ -811,16 +808,12 @@ static METHODS: &[Method] = &[
     Method {
         name: "UTC",
         params: &[],
-        run: |time, _| {
-            Ok(receiver(time).map_or(Value::Nil, |time| Value::object(time.in_zone(Zone::Utc))))
-        },
+        run: |time, _| Ok(receiver(time).map_or(Value::Nil, |time| Value::object(time.in_zone(Zone::Utc)))),
     },
     Method {
         name: "Local",
         params: &[],
-        run: |time, _| {
-            Ok(receiver(time).map_or(Value::Nil, |time| Value::object(time.in_zone(Zone::Utc))))
-        },
+        run: |time, _| Ok(receiver(time).map_or(Value::Nil, |time| Value::object(time.in_zone(Zone::Utc)))),
     },
     Method {
         name: "IsZero",
@@ -855,8 +848,7 @@ static METHODS: &[Method] = &[
                 let number = arguments.get(index).and_then(Value::as_int).unwrap_or(0);
                 number.clamp(-1_000_000, 1_000_000)
             };
-            Ok(receiver(time)
-                .map_or(Value::Nil, |time| Value::object(time.add_date(at(0), at(1), at(2)))))
+            Ok(receiver(time).map_or(Value::Nil, |time| Value::object(time.add_date(at(0), at(1), at(2)))))
         },
     },
     Method {
@@ -898,9 +890,10 @@ impl Object for Time {
     }
 
     fn equal(&self, other: &dyn Object) -> bool {
-        other.as_any().downcast_ref::<Self>().is_some_and(|other| {
-            (self.seconds, self.nanoseconds) == (other.seconds, other.nanoseconds)
-        })
+        other
+            .as_any()
+            .downcast_ref::<Self>()
+            .is_some_and(|other| (self.seconds, self.nanoseconds) == (other.seconds, other.nanoseconds))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -922,31 +915,11 @@ fn named(value: &Value) -> i64 {
 }
 
 static DURATION_METHODS: &[Method] = &[
-    Method {
-        name: "String",
-        params: &[],
-        run: |value, _| Ok(Value::string(duration_text(named(value)))),
-    },
-    Method {
-        name: "Hours",
-        params: &[],
-        run: |value, _| Ok(Value::Float(named(value) as f64 / 3.6e12)),
-    },
-    Method {
-        name: "Minutes",
-        params: &[],
-        run: |value, _| Ok(Value::Float(named(value) as f64 / 6e10)),
-    },
-    Method {
-        name: "Seconds",
-        params: &[],
-        run: |value, _| Ok(Value::Float(named(value) as f64 / 1e9)),
-    },
-    Method {
-        name: "Milliseconds",
-        params: &[],
-        run: |value, _| Ok(Value::Int64(named(value) / 1_000_000)),
-    },
+    Method { name: "String", params: &[], run: |value, _| Ok(Value::string(duration_text(named(value)))) },
+    Method { name: "Hours", params: &[], run: |value, _| Ok(Value::Float(named(value) as f64 / 3.6e12)) },
+    Method { name: "Minutes", params: &[], run: |value, _| Ok(Value::Float(named(value) as f64 / 6e10)) },
+    Method { name: "Seconds", params: &[], run: |value, _| Ok(Value::Float(named(value) as f64 / 1e9)) },
+    Method { name: "Milliseconds", params: &[], run: |value, _| Ok(Value::Int64(named(value) / 1_000_000)) },
     Method { name: "Nanoseconds", params: &[], run: |value, _| Ok(Value::Int64(named(value))) },
 ];
 
@@ -975,9 +948,7 @@ impl Object for Named {
     fn text(&self) -> Option<String> {
         Some(match self.type_name {
             "time.Duration" => duration_text(self.number),
-            "time.Month" => {
-                MONTHS.get(self.number as usize - 1).copied().unwrap_or("").to_owned()
-            }
+            "time.Month" => MONTHS.get(self.number as usize - 1).copied().unwrap_or("").to_owned(),
             _ => DAYS.get(self.number as usize).copied().unwrap_or("").to_owned(),
         })
     }

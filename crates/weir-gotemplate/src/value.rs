@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use crate::deep;
 use crate::function::Method;
 use crate::object::Object;
 use crate::text::Text;
@@ -70,9 +71,31 @@ pub struct NamedType {
 /// A slice: immutable and shared.
 #[derive(Clone)]
 pub struct List {
-    items: Option<Rc<Vec<Value>>>,
+    items: Option<Rc<Items>>,
     element: Element,
     named: Option<&'static NamedType>,
+}
+
+/// The items of a list; dropping deeply nested ones must not overflow the stack.
+struct Items(Vec<Value>);
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            deep(|| self.0.clear());
+        }
+    }
+}
+
+/// The entries of a map; dropping deeply nested ones must not overflow the stack.
+struct Shared(RefCell<Entries>);
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.0.get_mut().is_empty() {
+            deep(|| self.0.get_mut().clear());
+        }
+    }
 }
 
 /// The entries of a map, sorted as Go prints and ranges over them.
@@ -81,7 +104,7 @@ pub type Entries = BTreeMap<Text, Value>;
 /// A map with string keys: shared and mutable through every clone.
 #[derive(Clone)]
 pub struct Map {
-    entries: Option<Rc<RefCell<Entries>>>,
+    entries: Option<Rc<Shared>>,
     element: Element,
     named: Option<&'static NamedType>,
 }
@@ -159,15 +182,12 @@ impl List {
 
     /// A slice of the given element type; the caller passes items of that type.
     pub fn typed(items: Vec<Value>, element: Element) -> Self {
-        Self { items: Some(Rc::new(items)), element, named: None }
+        Self { items: Some(Rc::new(Items(items))), element, named: None }
     }
 
     /// `[]string`
     pub fn strings<T: Into<Text>>(items: impl IntoIterator<Item = T>) -> Self {
-        Self::typed(
-            items.into_iter().map(|item| Value::String(item.into())).collect(),
-            Element::String,
-        )
+        Self::typed(items.into_iter().map(|item| Value::String(item.into())).collect(), Element::String)
     }
 
     /// The nil slice of an element type.
@@ -184,7 +204,7 @@ impl List {
 
     /// The items.
     pub fn items(&self) -> &[Value] {
-        self.items.as_deref().map_or(&[], Vec::as_slice)
+        self.items.as_ref().map_or(&[], |items| items.0.as_slice())
     }
 
     /// Whether it is the nil slice (which prints like an empty one but is `null` in JSON).
@@ -216,7 +236,7 @@ impl Map {
 
     /// A map of the given element type; the caller passes entries of that type.
     pub fn typed(entries: Entries, element: Element) -> Self {
-        Self { entries: Some(Rc::new(RefCell::new(entries))), element, named: None }
+        Self { entries: Some(Rc::new(Shared(RefCell::new(entries)))), element, named: None }
     }
 
     /// The nil `map[string]interface {}`: reads as empty, cannot be written.
@@ -255,15 +275,13 @@ impl Map {
 
     /// The type as `%T` prints it.
     pub fn type_name(&self) -> String {
-        self.named.map_or_else(
-            || format!("map[string]{}", self.element.type_name()),
-            |named| named.name.to_owned(),
-        )
+        self.named
+            .map_or_else(|| format!("map[string]{}", self.element.type_name()), |named| named.name.to_owned())
     }
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.entries.as_ref().map_or(0, |entries| entries.borrow().len())
+        self.entries.as_ref().map_or(0, |entries| entries.0.borrow().len())
     }
 
     /// Whether there are no entries.
@@ -273,41 +291,41 @@ impl Map {
 
     /// The value at `key`.
     pub fn get(&self, key: &[u8]) -> Option<Value> {
-        self.entries.as_ref()?.borrow().get(key).cloned()
+        self.entries.as_ref()?.0.borrow().get(key).cloned()
     }
 
     /// Whether there is an entry at `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.entries.as_ref().is_some_and(|entries| entries.borrow().contains_key(key))
+        self.entries.as_ref().is_some_and(|entries| entries.0.borrow().contains_key(key))
     }
 
     /// Sets an entry for every holder of the map; `false` if the map is nil.
     pub fn insert(&self, key: impl Into<Text>, value: Value) -> bool {
         let Some(entries) = &self.entries else { return false };
-        entries.borrow_mut().insert(key.into(), value);
+        entries.0.borrow_mut().insert(key.into(), value);
         true
     }
 
     /// Removes an entry for every holder of the map.
     pub fn remove(&self, key: &[u8]) {
         if let Some(entries) = &self.entries {
-            entries.borrow_mut().remove(key);
+            entries.0.borrow_mut().remove(key);
         }
     }
 
     /// A copy of the entries (values are shared).
     pub fn to_entries(&self) -> Entries {
-        self.entries.as_ref().map(|entries| entries.borrow().clone()).unwrap_or_default()
+        self.entries.as_ref().map(|entries| entries.0.borrow().clone()).unwrap_or_default()
     }
 
     /// The entries, borrowed; `None` for the nil map. Do not hold it while templates run.
     pub fn borrow(&self) -> Option<Ref<'_, Entries>> {
-        self.entries.as_ref().map(|entries| entries.borrow())
+        self.entries.as_ref().map(|entries| entries.0.borrow())
     }
 
     /// The entries for changing; `None` for the nil map. Do not hold it while templates run.
     pub fn borrow_mut(&self) -> Option<RefMut<'_, Entries>> {
-        self.entries.as_ref().map(|entries| entries.borrow_mut())
+        self.entries.as_ref().map(|entries| entries.0.borrow_mut())
     }
 
     /// Whether both are the same map (not: have the same entries).
@@ -357,9 +375,7 @@ impl Value {
             serde_json::Value::Bool(value) => Self::Bool(*value),
             serde_json::Value::Number(number) => Self::Float(number.as_f64().unwrap_or(0.0)),
             serde_json::Value::String(text) => Self::string(text.as_str()),
-            serde_json::Value::Array(items) => {
-                Self::list(items.iter().map(Self::from_json).collect())
-            }
+            serde_json::Value::Array(items) => Self::list(items.iter().map(Self::from_json).collect()),
             serde_json::Value::Object(entries) => {
                 Self::map(entries.iter().map(|(key, item)| (key.as_str(), Self::from_json(item))))
             }
@@ -468,15 +484,14 @@ impl Value {
         match (self, other) {
             (Self::Nil, Self::Nil) => true,
             (Self::Bool(left), Self::Bool(right)) => left == right,
-            (Self::Int(left), Self::Int(right)) | (Self::Int64(left), Self::Int64(right)) => {
-                left == right
-            }
+            (Self::Int(left), Self::Int(right)) | (Self::Int64(left), Self::Int64(right)) => left == right,
             (Self::Uint8(left), Self::Uint8(right)) => left == right,
             (Self::Uint64(left), Self::Uint64(right)) => left == right,
             #[expect(clippy::float_cmp, reason = "Go compares exactly")]
             (Self::Float(left), Self::Float(right)) => left == right,
-            (Self::String(left), Self::String(right))
-            | (Self::Bytes(left), Self::Bytes(right)) => left == right,
+            (Self::String(left), Self::String(right)) | (Self::Bytes(left), Self::Bytes(right)) => {
+                left == right
+            }
             (Self::List(left), Self::List(right)) => {
                 left.is_nil() == right.is_nil()
                     && left.type_name() == right.type_name()
@@ -485,7 +500,7 @@ impl Value {
                         .items()
                         .iter()
                         .zip(right.items())
-                        .all(|(left, right)| left.deep_equal_at(right, level + 1))
+                        .all(|(left, right)| deep(|| left.deep_equal_at(right, level + 1)))
             }
             (Self::Map(left), Self::Map(right)) => {
                 if left.is_nil() != right.is_nil() || left.type_name() != right.type_name() {
@@ -499,7 +514,7 @@ impl Value {
                 };
                 left.len() == right.len()
                     && left.iter().zip(right.iter()).all(|(left, right)| {
-                        left.0 == right.0 && left.1.deep_equal_at(right.1, level + 1)
+                        left.0 == right.0 && deep(|| left.1.deep_equal_at(right.1, level + 1))
                     })
             }
             (Self::Object(left), Self::Object(right)) => {

@@ -1,6 +1,6 @@
 //! The template language: parsing, scoping, truth, errors.
 
-use weir_gotemplate::{Execution, FixedHost, Functions, MissingKey, Options, Set, Value};
+use weir_gotemplate::{Execution, FixedHost, Functions, Limits, MissingKey, Options, Set, Value};
 
 fn render_with(source: &str, data: &Value, missing_key: MissingKey) -> Result<String, String> {
     let mut set = Set::new(Functions::helm());
@@ -98,7 +98,7 @@ fn execution_errors_say_where() {
     );
     check_error(
         "{{ printf .n }}",
-        "template: t:1:11: executing \"t\" at <.n>: wrong type for value; expected string; got float64",
+        "template: t:1:10: executing \"t\" at <.n>: wrong type for value; expected string; got float64",
     );
     check_error(
         "{{ eq .n 1 }}",
@@ -128,6 +128,11 @@ fn limits_end_endless_templates() {
     )
     .unwrap_err();
     assert!(error.contains("exceeded maximum template depth (20000)"), "{error}");
-    let error = render_with("{{ range 9999999999 }}{{ end }}", &data(), MissingKey::Zero);
-    assert!(error.unwrap_err().contains("exceeds the limit of 200000000 steps"));
+    let mut set = Set::new(Functions::helm());
+    set.parse("t", "{{ range 9999999999 }}{{ end }}").unwrap();
+    let limits = Limits { steps_max: 10_000, ..Limits::default() };
+    let options = Options { limits, ..Options::default() };
+    let mut execution = Execution::new(set, Box::new(FixedHost::default()), options);
+    let error = execution.execute("t", &data()).unwrap_err();
+    assert!(error.text().contains("exceeds the limit of 10000 steps"), "{error}");
 }

@@ -19,21 +19,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("or", &[ANY], ANY, |_, arguments| Ok(argument(arguments, 0).clone())),
     Function::new("not", &[ANY], |_, arguments| Ok(Value::Bool(!argument(arguments, 0).truth()))),
     Function::variadic("call", &[ANY], ANY, call),
-    Function::variadic("html", &[], Param::Any, |_, arguments| {
-        Ok(Value::string(html(&joined(arguments))))
-    }),
-    Function::variadic("js", &[], Param::Any, |_, arguments| {
-        Ok(Value::string(js(&joined(arguments))))
-    }),
+    Function::variadic("html", &[], Param::Any, |_, arguments| Ok(Value::string(html(&joined(arguments))))),
+    Function::variadic("js", &[], Param::Any, |_, arguments| Ok(Value::string(js(&joined(arguments))))),
     Function::variadic("urlquery", &[], Param::Any, |_, arguments| {
         Ok(Value::string(query_escape(&joined(arguments))))
     }),
     Function::variadic("index", &[ANY], ANY, index),
     Function::variadic("slice", &[ANY], ANY, slice),
     Function::new("len", &[ANY], length),
-    Function::variadic("print", &[], Param::Any, |_, arguments| {
-        Ok(Value::string(format::sprint(arguments)))
-    }),
+    Function::variadic("print", &[], Param::Any, |_, arguments| Ok(Value::string(format::sprint(arguments)))),
     Function::variadic("println", &[], Param::Any, |_, arguments| {
         Ok(Value::string(format::sprintln(arguments)))
     }),
@@ -47,16 +41,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         equal(argument(arguments, 0), arguments.get(1..).unwrap_or(&[])).map(Value::Bool)
     }),
     Function::new("ne", &[ANY, ANY], |_, arguments| {
-        equal(argument(arguments, 0), arguments.get(1..).unwrap_or(&[]))
-            .map(|equal| Value::Bool(!equal))
+        equal(argument(arguments, 0), arguments.get(1..).unwrap_or(&[])).map(|equal| Value::Bool(!equal))
     }),
     Function::new("lt", &[ANY, ANY], |_, arguments| {
         less(argument(arguments, 0), argument(arguments, 1)).map(Value::Bool)
     }),
     Function::new("le", &[ANY, ANY], |_, arguments| less_or_equal(arguments).map(Value::Bool)),
-    Function::new("gt", &[ANY, ANY], |_, arguments| {
-        less_or_equal(arguments).map(|less| Value::Bool(!less))
-    }),
+    Function::new("gt", &[ANY, ANY], |_, arguments| less_or_equal(arguments).map(|less| Value::Bool(!less))),
     Function::new("ge", &[ANY, ANY], |_, arguments| {
         less(argument(arguments, 0), argument(arguments, 1)).map(|less| Value::Bool(!less))
     }),
@@ -147,11 +138,7 @@ fn checked_index(index: &Value, length: usize) -> Result<usize, Fault> {
             (Some(int), _) => int,
             (None, Some(uint)) => uint as i64,
             (None, None) => {
-                return Err(format!(
-                    "cannot index slice/array with type {}",
-                    value.type_name()
-                )
-                .into());
+                return Err(format!("cannot index slice/array with type {}", value.type_name()).into());
             }
         },
     };
@@ -235,9 +222,7 @@ fn slice(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     Ok(match item {
         Value::String(text) => Value::String(Text::from(&text[start..end])),
         Value::Bytes(text) => Value::Bytes(Text::from(&text[start..end])),
-        Value::List(list) => {
-            Value::List(List::typed(list.items()[start..end].to_vec(), list.element()))
-        }
+        Value::List(list) => Value::List(List::typed(list.items()[start..end].to_vec(), list.element())),
         other => other.clone(),
     })
 }

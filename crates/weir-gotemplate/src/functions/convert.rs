@@ -16,11 +16,7 @@ pub(super) fn text_of(value: &Value) -> Text {
 /// The texts of the items of a list (nil ones dropped), or the text of a single value.
 pub(super) fn strings_of(value: &Value) -> Vec<Text> {
     match value.slice_items() {
-        Some(items) => items
-            .iter()
-            .filter(|item| !matches!(item, Value::Nil))
-            .map(text_of)
-            .collect(),
+        Some(items) => items.iter().filter(|item| !matches!(item, Value::Nil)).map(text_of).collect(),
         None if matches!(value, Value::Nil) => Vec::new(),
         None => vec![text_of(value)],
     }
@@ -28,11 +24,10 @@ pub(super) fn strings_of(value: &Value) -> Vec<Text> {
 
 /// Go's conversion of a float to `int64` on amd64: out of range gives the smallest number.
 pub(super) fn float_to_int(float: f64) -> i64 {
-    if float.is_nan() || float >= 9_223_372_036_854_775_808.0 || float < -9_223_372_036_854_775_808.0
-    {
-        i64::MIN
-    } else {
+    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) {
         float as i64
+    } else {
+        i64::MIN
     }
 }
 
@@ -59,7 +54,9 @@ pub(super) fn int_of(value: &Value) -> i64 {
         Value::Uint8(number) => i64::from(*number),
         Value::Uint64(number) => *number as i64,
         Value::Int(number) | Value::Int64(number) => *number,
-        Value::Object(object) if object.type_name() == "time.Month" || object.type_name() == "time.Weekday" => {
+        Value::Object(object)
+            if object.type_name() == "time.Month" || object.type_name() == "time.Weekday" =>
+        {
             object.integer().unwrap_or(0)
         }
         Value::Nil | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Object(_) => 0,
@@ -70,9 +67,7 @@ pub(super) fn int_of(value: &Value) -> i64 {
 pub(super) fn float_of(value: &Value) -> f64 {
     match value {
         Value::Float(float) => *float,
-        Value::String(text) => {
-            text.as_str().and_then(|text| strconv::parse_float(text).ok()).unwrap_or(0.0)
-        }
+        Value::String(text) => text.as_str().and_then(|text| strconv::parse_float(text).ok()).unwrap_or(0.0),
         Value::Uint64(number) => *number as f64,
         other => int_of(other) as f64,
     }

@@ -9,6 +9,8 @@ use crate::value::Value;
 
 use Param::{Any, String as Str};
 
+const SECOND: u64 = 1_000_000_000;
+
 const TIME: Param = Param::Object("time.Time");
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -77,7 +79,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
             _ => 0,
         };
         let magnitude = nanoseconds.unsigned_abs();
-        const SECOND: u64 = 1_000_000_000;
         let units = [
             (365 * 24 * 3600 * SECOND, "y"),
             (30 * 24 * 3600 * SECOND, "mo"),

@@ -87,9 +87,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("merge", &[Dict], Dict, |_, arguments| merge_all(arguments, false)),
     Function::variadic("mustMerge", &[Dict], Dict, |_, arguments| merge_all(arguments, false)),
     Function::variadic("mergeOverwrite", &[Dict], Dict, |_, arguments| merge_all(arguments, true)),
-    Function::variadic("mustMergeOverwrite", &[Dict], Dict, |_, arguments| {
-        merge_all(arguments, true)
-    }),
+    Function::variadic("mustMergeOverwrite", &[Dict], Dict, |_, arguments| merge_all(arguments, true)),
     Function::new("deepCopy", &[Any], |_, arguments| copied(arguments)),
     Function::new("mustDeepCopy", &[Any], |_, arguments| copied(arguments)),
 ];

@@ -11,9 +11,7 @@ use Param::{Any, Map as Dict, String as Str};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("b64enc", &[Str], |_, arguments| Ok(Value::string(base64::encode(bytes(arguments, 0))))),
-    Function::new("b32enc", &[Str], |_, arguments| {
-        Ok(Value::string(base64::encode32(bytes(arguments, 0))))
-    }),
+    Function::new("b32enc", &[Str], |_, arguments| Ok(Value::string(base64::encode32(bytes(arguments, 0))))),
     Function::new("b64dec", &[Str], |_, arguments| {
         Ok(base64::decode(bytes(arguments, 0)).map_or_else(Value::string, Value::string))
     }),
@@ -64,7 +62,6 @@ struct Url {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Path,
-    Segment,
     Host,
     User,
     Fragment,
@@ -77,7 +74,6 @@ fn allowed(byte: u8, part: Part) -> bool {
     match part {
         Part::Host => b"!$&'()*+,;=:[]<>\"".contains(&byte),
         Part::Path => b"$&+,/:;=@".contains(&byte),
-        Part::Segment => b"$&+=:@".contains(&byte),
         Part::User => b"$&+,;=".contains(&byte),
         Part::Fragment => b"$&+,/:;=?@!()*".contains(&byte),
     }
@@ -109,9 +105,8 @@ fn unescape(text: &str, part: Part) -> Result<String, String> {
             index += 1;
             continue;
         }
-        let hex = text
-            .get(index + 1..index + 3)
-            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let hex =
+            text.get(index + 1..index + 3).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
             let shown: String = text[index..].chars().take(3).collect();
             return Err(format!("invalid URL escape {}", crate::strconv::quoted(&shown)));
@@ -128,17 +123,14 @@ fn unescape(text: &str, part: Part) -> Result<String, String> {
 
 impl Url {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrap = |text: &str, message: String| {
-            format!("parse {}: {message}", crate::strconv::quoted(text))
-        };
+        let wrap = |text: &str, message: String| format!("parse {}: {message}", crate::strconv::quoted(text));
         let (before, fragment) = match text.split_once('#') {
             Some((before, fragment)) => (before, Some(fragment)),
             None => (text, None),
         };
         let mut url = Self::parse_reference(before).map_err(|message| wrap(before, message))?;
         if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
-            url.fragment =
-                unescape(fragment, Part::Fragment).map_err(|message| wrap(text, message))?;
+            url.fragment = unescape(fragment, Part::Fragment).map_err(|message| wrap(text, message))?;
             if escape(&url.fragment, Part::Fragment) != fragment {
                 fragment.clone_into(&mut url.raw_fragment);
             }
@@ -152,7 +144,7 @@ impl Url {
             return Err("net/url: invalid control character in URL".to_owned());
         }
         if text == "*" {
-            url.path = "*".to_owned();
+            "*".clone_into(&mut url.path);
             return Ok(url);
         }
         let (scheme, rest) = split_scheme(text)?;
@@ -197,16 +189,13 @@ impl Url {
         };
         self.host = parse_host(host)?;
         let Some(user) = user else { return Ok(()) };
-        let valid = user.bytes().all(|byte| {
-            byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)
-        });
+        let valid =
+            user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte));
         if !valid {
             return Err("net/url: invalid userinfo".to_owned());
         }
         self.user = Some(match user.split_once(':') {
-            Some((name, password)) => {
-                (unescape(name, Part::User)?, Some(unescape(password, Part::User)?))
-            }
+            Some((name, password)) => (unescape(name, Part::User)?, Some(unescape(password, Part::User)?)),
             None => (unescape(user, Part::User)?, None),
         });
         Ok(())
@@ -225,9 +214,7 @@ impl Url {
     fn escaped_path(&self) -> String {
         if !self.raw_path.is_empty()
             && unescape(&self.raw_path, Part::Path).as_deref() == Ok(self.path.as_str())
-            && self.raw_path.bytes().all(|byte| {
-                allowed(byte, Part::Path) || b"!'()*,;[]%".contains(&byte)
-            })
+            && self.raw_path.bytes().all(|byte| allowed(byte, Part::Path) || b"!'()*,;[]%".contains(&byte))
         {
             return self.raw_path.clone();
         }
@@ -302,9 +289,7 @@ fn parse_host(host: &str) -> Result<String, String> {
         host.rfind(':').map_or("", |colon| &host[colon..])
     };
     let valid = port_text.is_empty()
-        || port_text
-            .strip_prefix(':')
-            .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+        || port_text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
     if !valid {
         let shown = crate::strconv::quoted(port_text);
         return Err(format!("invalid port {shown} after host"));
@@ -324,8 +309,7 @@ fn hostname(host: &str) -> &str {
 }
 
 fn url_parse(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
-    let url = Url::parse(&text(arguments, 0))
-        .map_err(|message| format!("unable to parse url: {message}"))?;
+    let url = Url::parse(&text(arguments, 0)).map_err(|message| format!("unable to parse url: {message}"))?;
     Ok(Value::map([
         ("scheme", Value::string(url.scheme.as_str())),
         ("host", Value::string(url.host.as_str())),
@@ -347,8 +331,7 @@ fn url_join(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
             Some(Value::Nil) => Err(super::lists::NIL_POINTER.into()),
             Some(other) => {
                 let kind = other.kind().name();
-                Err(format!("unable to parse {key} key, must be of type string, but {kind} found")
-                    .into())
+                Err(format!("unable to parse {key} key, must be of type string, but {kind} found").into())
             }
         }
     };

@@ -18,18 +18,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("coalesce", &[], Any, |_, arguments| {
         Ok(arguments.iter().find(|value| !is_empty(value)).cloned().unwrap_or_default())
     }),
-    Function::variadic("all", &[], Any, |_, arguments| {
-        Ok(Value::Bool(!arguments.iter().any(is_empty)))
-    }),
+    Function::variadic("all", &[], Any, |_, arguments| Ok(Value::Bool(!arguments.iter().any(is_empty)))),
     Function::variadic("any", &[], Any, |_, arguments| {
         Ok(Value::Bool(arguments.iter().any(|value| !is_empty(value))))
     }),
     Function::new("ternary", &[Any, Any, Bool], |_, arguments| {
         Ok(argument(arguments, usize::from(!argument(arguments, 2).truth())).clone())
     }),
-    Function::new("typeOf", &[Any], |_, arguments| {
-        Ok(Value::string(argument(arguments, 0).type_name()))
-    }),
+    Function::new("typeOf", &[Any], |_, arguments| Ok(Value::string(argument(arguments, 0).type_name()))),
     Function::new("typeIs", &[Str, Any], |_, arguments| {
         Ok(Value::Bool(text(arguments, 0) == argument(arguments, 1).type_name()))
     }),
@@ -37,9 +33,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let (target, name) = (text(arguments, 0), argument(arguments, 1).type_name());
         Ok(Value::Bool(target == name || name.strip_prefix('*') == Some(&target)))
     }),
-    Function::new("kindOf", &[Any], |_, arguments| {
-        Ok(Value::string(argument(arguments, 0).kind().name()))
-    }),
+    Function::new("kindOf", &[Any], |_, arguments| Ok(Value::string(argument(arguments, 0).kind().name()))),
     Function::new("kindIs", &[Str, Any], |_, arguments| {
         Ok(Value::Bool(text(arguments, 0) == argument(arguments, 1).kind().name()))
     }),
@@ -52,9 +46,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("dir", &[Str], |_, arguments| path_dir(bytes(arguments, 0))),
     Function::new("osDir", &[Str], |_, arguments| path_dir(bytes(arguments, 0))),
     Function::new("clean", &[Str], |_, arguments| Ok(Value::string(path_clean(bytes(arguments, 0))))),
-    Function::new("osClean", &[Str], |_, arguments| {
-        Ok(Value::string(path_clean(bytes(arguments, 0))))
-    }),
+    Function::new("osClean", &[Str], |_, arguments| Ok(Value::string(path_clean(bytes(arguments, 0))))),
     Function::new("ext", &[Str], |_, arguments| path_ext(bytes(arguments, 0))),
     Function::new("osExt", &[Str], |_, arguments| path_ext(bytes(arguments, 0))),
     Function::new("isAbs", &[Str], |_, arguments| {

@@ -46,8 +46,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The error of asking for the type of nil.
-pub(super) const NIL_POINTER: &str =
-    "runtime error: invalid memory address or nil pointer dereference";
+pub(super) const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 /// The items of a list; `message` and the kind make the error for anything else.
 fn items(value: &Value, message: &str) -> Result<Vec<Value>, Fault> {
@@ -197,9 +196,7 @@ fn chunk(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     let items = items(argument(arguments, 1), "Cannot chunk type")?;
     let size = int(arguments, 0);
     let chunks: Vec<Value> = match usize::try_from(size) {
-        Ok(size) if size > 0 => {
-            items.chunks(size).map(|chunk| Value::list(chunk.to_vec())).collect()
-        }
+        Ok(size) if size > 0 => items.chunks(size).map(|chunk| Value::list(chunk.to_vec())).collect(),
         _ if items.is_empty() && size < 0 => Vec::new(),
         _ => return Err("runtime error: makeslice: len out of range".into()),
     };

@@ -1,6 +1,18 @@
 //! The functions templates can call.
 
 mod builtin;
+mod case;
+mod convert;
+mod dates;
+mod dicts;
+mod encoding;
+mod general;
+mod helm;
+mod lists;
+mod numeric;
+mod regex;
+mod semver;
+mod strings;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -27,11 +39,20 @@ impl Functions {
     /// [`Functions::builtin`] and all of Sprig v3 but `env` and `expandenv`.
     pub fn sprig() -> Self {
         Self::builtin()
+            .with(strings::FUNCTIONS)
+            .with(numeric::FUNCTIONS)
+            .with(lists::FUNCTIONS)
+            .with(dicts::FUNCTIONS)
+            .with(general::FUNCTIONS)
+            .with(encoding::FUNCTIONS)
+            .with(dates::FUNCTIONS)
+            .with(regex::FUNCTIONS)
+            .with(semver::FUNCTIONS)
     }
 
     /// [`Functions::sprig`] and those of Helm, which replace some of Sprig's.
     pub fn helm() -> Self {
-        Self::sprig()
+        Self::sprig().with(helm::FUNCTIONS)
     }
 
     /// These functions and more; later ones replace earlier ones of the same name.
@@ -57,6 +78,8 @@ impl Functions {
 pub(crate) struct Caches {
     /// Compiled texts of `tpl`.
     pub(crate) texts: HashMap<Text, Rc<Vec<Rc<Tree>>>>,
+    /// Compiled regular expressions, or why they do not compile.
+    pub(crate) expressions: HashMap<Text, Result<Rc<::regex::bytes::Regex>, String>>,
 }
 
 /// The argument at `index`; nil if there are fewer.

@@ -26,9 +26,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::new("int64", &[Any], |_, arguments| Ok(Value::Int64(int_of(argument(arguments, 0))))),
     Function::new("int", &[Any], |_, arguments| Ok(Value::Int(int_of(argument(arguments, 0))))),
-    Function::new("float64", &[Any], |_, arguments| {
-        Ok(Value::Float(float_of(argument(arguments, 0))))
-    }),
+    Function::new("float64", &[Any], |_, arguments| Ok(Value::Float(float_of(argument(arguments, 0))))),
     Function::variadic("seq", &[], Int, sequence),
     Function::new("toDecimal", &[Any], |_, arguments| {
         let shown = format::display_text(argument(arguments, 0));
@@ -85,12 +83,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("minf", &[Any], Any, |_, arguments| {
         Ok(Value::Float(floats(arguments, |left, right| if right < left { right } else { left })))
     }),
-    Function::new("ceil", &[Any], |_, arguments| {
-        Ok(Value::Float(float_of(argument(arguments, 0)).ceil()))
-    }),
-    Function::new("floor", &[Any], |_, arguments| {
-        Ok(Value::Float(float_of(argument(arguments, 0)).floor()))
-    }),
+    Function::new("ceil", &[Any], |_, arguments| Ok(Value::Float(float_of(argument(arguments, 0)).ceil()))),
+    Function::new("floor", &[Any], |_, arguments| Ok(Value::Float(float_of(argument(arguments, 0)).floor()))),
     Function::variadic("round", &[Any, Int], Float, |_, arguments| {
         let on = match arguments.get(2) {
             Some(Value::Float(on)) => *on,
@@ -111,9 +105,12 @@ fn biggest(arguments: &[Value]) -> Value {
 fn floats(arguments: &[Value], choose: fn(f64, f64) -> f64) -> f64 {
     let mut numbers = arguments.iter().map(float_of);
     let first = numbers.next().unwrap_or(0.0);
-    numbers.fold(first, |left, right| {
-        if left.is_nan() || right.is_nan() { f64::NAN } else { choose(left, right) }
-    })
+    numbers.fold(
+        first,
+        |left, right| {
+            if left.is_nan() || right.is_nan() { f64::NAN } else { choose(left, right) }
+        },
+    )
 }
 
 fn divide(arguments: &[Value], operation: fn(i64, i64) -> i64) -> Outcome {
@@ -194,10 +191,7 @@ impl Decimal {
     }
 
     fn mul(self, other: Self) -> Result<Self, Fault> {
-        Ok(Self {
-            digits: self.digits * other.digits,
-            exponent: self.exponent + other.exponent,
-        })
+        Ok(Self { digits: self.digits * other.digits, exponent: self.exponent + other.exponent })
     }
 
     /// Rounded half away from zero to [`DIVISION_PLACES`].
@@ -229,10 +223,7 @@ fn ten_to(exponent: u32) -> BigInt {
     BigInt::from(10).pow(exponent)
 }
 
-fn decimals(
-    arguments: &[Value],
-    operation: fn(Decimal, Decimal) -> Result<Decimal, Fault>,
-) -> Outcome {
+fn decimals(arguments: &[Value], operation: fn(Decimal, Decimal) -> Result<Decimal, Fault>) -> Outcome {
     let mut total = Decimal::new(float_of(argument(arguments, 0)))?;
     for value in arguments.iter().skip(1) {
         total = operation(total, Decimal::new(float_of(value))?)?;

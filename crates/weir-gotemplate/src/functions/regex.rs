@@ -15,24 +15,23 @@ use Param::{Int, String as Str};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("regexMatch", &[Str, Str], |context, arguments| {
-        let matched = compiled(context, bytes(arguments, 0))
-            .map(|regex| regex.is_match(bytes(arguments, 1)));
+        let matched = compiled(context, bytes(arguments, 0)).map(|regex| regex.is_match(bytes(arguments, 1)));
         Ok(Value::Bool(matched.unwrap_or(false)))
     }),
     Function::new("mustRegexMatch", &[Str, Str], |context, arguments| {
         Ok(Value::Bool(compiled(context, bytes(arguments, 0))?.is_match(bytes(arguments, 1))))
     }),
     Function::new("regexFindAll", &[Str, Str, Int], |context, arguments| {
-        find_all(&demanded(context, arguments)?, arguments)
+        find_all(&*demanded(context, arguments)?, arguments)
     }),
     Function::new("mustRegexFindAll", &[Str, Str, Int], |context, arguments| {
-        find_all(&compiled(context, bytes(arguments, 0))?, arguments)
+        find_all(&*compiled(context, bytes(arguments, 0))?, arguments)
     }),
     Function::new("regexFind", &[Str, Str], |context, arguments| {
-        find_first(&demanded(context, arguments)?, arguments)
+        find_first(&*demanded(context, arguments)?, arguments)
     }),
     Function::new("mustRegexFind", &[Str, Str], |context, arguments| {
-        find_first(&compiled(context, bytes(arguments, 0))?, arguments)
+        find_first(&*compiled(context, bytes(arguments, 0))?, arguments)
     }),
     Function::new("regexReplaceAll", &[Str, Str, Str], |context, arguments| {
         let regex = demanded(context, arguments)?;
@@ -51,10 +50,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         replace(context, &regex, arguments, true)
     }),
     Function::new("regexSplit", &[Str, Str, Int], |context, arguments| {
-        split(&demanded(context, arguments)?, arguments)
+        split(&*demanded(context, arguments)?, arguments)
     }),
     Function::new("mustRegexSplit", &[Str, Str, Int], |context, arguments| {
-        split(&compiled(context, bytes(arguments, 0))?, arguments)
+        split(&*compiled(context, bytes(arguments, 0))?, arguments)
     }),
     Function::new("regexQuoteMeta", &[Str], |_, arguments| {
         let mut out = Vec::new();
@@ -143,7 +142,6 @@ fn problem(pattern: &str, error: &regex::Error) -> String {
         "invalid expression"
     };
     let shown = match message {
-        "unexpected )" | "missing closing )" => pattern.to_owned(),
         "missing closing ]" => {
             pattern.rfind('[').map_or_else(|| pattern.to_owned(), |at| pattern[at..].to_owned())
         }
@@ -199,9 +197,7 @@ fn translate(pattern: &str) -> Result<String, String> {
                     let digits: String =
                         after.chars().take(3).take_while(|c| ('0'..='7').contains(c)).collect();
                     if escaped != '0' && digits.len() < 2 {
-                        return Err(format!(
-                            "error parsing regexp: invalid escape sequence: `\\{escaped}`"
-                        ));
+                        return Err(format!("error parsing regexp: invalid escape sequence: `\\{escaped}`"));
                     }
                     let code = u32::from_str_radix(&digits, 8).unwrap_or(0);
                     out.push_str(&format!("\\x{{{code:X}}}"));
@@ -221,9 +217,7 @@ fn translate(pattern: &str) -> Result<String, String> {
                     }
                 }
                 other => {
-                    return Err(format!(
-                        "error parsing regexp: invalid escape sequence: `\\{other}`"
-                    ));
+                    return Err(format!("error parsing regexp: invalid escape sequence: `\\{other}`"));
                 }
             }
             continue;
@@ -266,8 +260,7 @@ fn translate(pattern: &str) -> Result<String, String> {
             ('(', None) if after.starts_with('?') => {
                 // Look-around and the crate's own flags are unknown to Go.
                 let group = &after[1..];
-                if group.starts_with(['=', '!']) || group.starts_with("<=") || group.starts_with("<!")
-                {
+                if group.starts_with(['=', '!']) || group.starts_with("<=") || group.starts_with("<!") {
                     let length = if group.starts_with('<') { 4 } else { 3 };
                     return Err(format!(
                         "error parsing regexp: invalid or unsupported Perl syntax: `{}`",
@@ -278,9 +271,7 @@ fn translate(pattern: &str) -> Result<String, String> {
             }
             ('{', None) if !is_repetition(after) => out.push_str("\\{"),
             ('}', None) if !closes_repetition(&out) => out.push_str("\\}"),
-            ('*' | '+' | '?', None)
-                if out.ends_with("**") || (out.ends_with('+') && character == '*') =>
-            {
+            ('*' | '+' | '?', None) if out.ends_with("**") || (out.ends_with('+') && character == '*') => {
                 return Err(format!(
                     "error parsing regexp: invalid nested repetition operator: `{character}`"
                 ));
@@ -392,9 +383,7 @@ fn expand(out: &mut Vec<u8>, template: &[u8], captures: &regex::bytes::Captures<
         let braced = after.first() == Some(&b'{');
         let name_start = usize::from(braced);
         let name_text = String::from_utf8_lossy(&after[name_start..]).into_owned();
-        let length = name_text
-            .find(|c: char| c != '_' && !c.is_alphanumeric())
-            .unwrap_or(name_text.len());
+        let length = name_text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(name_text.len());
         let closed = !braced || after.get(name_start + length) == Some(&b'}');
         if length == 0 || !closed {
             out.push(b'$');

@@ -132,9 +132,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("kebabcase", &[Str], |_, arguments| {
         Ok(Value::string(case::separated(&text(arguments, 0), '-')))
     }),
-    Function::new("camelcase", &[Str], |_, arguments| {
-        Ok(Value::string(case::pascal(&text(arguments, 0))))
-    }),
+    Function::new("camelcase", &[Str], |_, arguments| Ok(Value::string(case::pascal(&text(arguments, 0))))),
     Function::new("wrap", &[Int, Str], |context, arguments| {
         wrap(context, bytes(arguments, 1), int(arguments, 0), b"\n", false)
     }),
@@ -167,11 +165,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(Value::string(quoted.join(&b' ')))
     }),
     Function::variadic("cat", &[], Any, |_, arguments| {
-        let shown: Vec<Vec<u8>> = arguments
-            .iter()
-            .filter(|value| !matches!(value, Value::Nil))
-            .map(format::display)
-            .collect();
+        let shown: Vec<Vec<u8>> =
+            arguments.iter().filter(|value| !matches!(value, Value::Nil)).map(format::display).collect();
         Ok(Value::string(shown.join(&b' ')))
     }),
     Function::new("indent", &[Int, Str], |context, arguments| {
@@ -187,9 +182,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("plural", &[Str, Str, Int], |_, arguments| {
         Ok(argument(arguments, usize::from(int(arguments, 2) != 1)).clone())
     }),
-    Function::new("toString", &[Any], |_, arguments| {
-        Ok(Value::String(text_of(argument(arguments, 0))))
-    }),
+    Function::new("toString", &[Any], |_, arguments| Ok(Value::String(text_of(argument(arguments, 0))))),
     Function::new("toStrings", &[Any], |_, arguments| {
         let value = argument(arguments, 0);
         if let Value::List(list) = value
@@ -277,8 +270,7 @@ fn trim_with(text: &[u8], trimmed: impl Fn(Option<char>) -> bool) -> &[u8] {
             last -= 1;
         }
         let (character, length) = strconv::decode_rune(&text[last..end]);
-        let (character, length) =
-            if last + length == end { (character, length) } else { (None, 1) };
+        let (character, length) = if last + length == end { (character, length) } else { (None, 1) };
         if !trimmed(character) {
             break;
         }
@@ -351,12 +343,7 @@ fn indented(context: &Context<'_>, spaces: i64, text: &[u8], newline: bool) -> O
 }
 
 /// `strings.ReplaceAll`
-pub(super) fn replaced(
-    context: &Context<'_>,
-    text: &[u8],
-    old: &[u8],
-    new: &[u8],
-) -> Result<Vec<u8>, Fault> {
+pub(super) fn replaced(context: &Context<'_>, text: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     if old.is_empty() {
@@ -391,8 +378,7 @@ fn split(text: &[u8], separator: &[u8], count: i64) -> Option<Vec<Text>> {
     let mut rest = text;
     if separator.is_empty() {
         while !rest.is_empty() {
-            let length =
-                if parts.len() + 1 >= limit { rest.len() } else { strconv::decode_rune(rest).1 };
+            let length = if parts.len() + 1 >= limit { rest.len() } else { strconv::decode_rune(rest).1 };
             parts.push(Text::from(&rest[..length]));
             rest = &rest[length..];
         }
@@ -442,13 +428,7 @@ fn random_text(context: &mut Context<'_>, count: i64, allowed: fn(u8) -> bool) -
     Ok(Value::string(out))
 }
 
-fn wrap(
-    context: &Context<'_>,
-    text: &[u8],
-    width: i64,
-    separator: &[u8],
-    break_words: bool,
-) -> Outcome {
+fn wrap(context: &Context<'_>, text: &[u8], width: i64, separator: &[u8], break_words: bool) -> Outcome {
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let separator = if separator.is_empty() { b"\n" } else { separator };
     let mut out: Vec<u8> = Vec::with_capacity(text.len());
@@ -459,7 +439,7 @@ fn wrap(
             offset += 1;
             continue;
         }
-        let window = &text[offset..offset + width + 1];
+        let window = &text[offset..=offset + width];
         let space = window.iter().rposition(|byte| *byte == b' ').or_else(|| {
             if break_words {
                 return None;
