@@ -10,6 +10,8 @@ pub(crate) struct Place {
     pub(crate) flow: bool,
     /// A key that is followed by `:` on the same line.
     pub(crate) simple_key: bool,
+    /// An item of a block sequence.
+    pub(crate) item: bool,
 }
 
 /// How a document is laid out.
@@ -185,6 +187,8 @@ pub(crate) struct Emitter {
     pub(crate) indention: bool,
     /// A comment ended in this column of indentation; an empty line must follow.
     pub(crate) foot_indent: i32,
+    /// A comment that goes to the end of the current line.
+    pub(crate) line_comment: String,
 }
 
 impl Emitter {
@@ -198,6 +202,7 @@ impl Emitter {
             whitespace: true,
             indention: true,
             foot_indent: -1,
+            line_comment: String::new(),
         }
     }
 
@@ -284,7 +289,8 @@ impl Emitter {
 
     pub(crate) fn write_scalar(&mut self, text: &str, style: ScalarStyle, place: Place) {
         // Scalars are indented one level deeper than what they belong to.
-        self.push_indent(self.scalar_indent());
+        let indent = if self.indent < 0 { self.layout.indent } else { self.deeper(place.item) };
+        self.push_indent(indent);
         match style {
             ScalarStyle::Plain => self.write_plain(text, !place.simple_key),
             ScalarStyle::SingleQuoted => self.write_single_quoted(text, !place.simple_key),
@@ -295,14 +301,11 @@ impl Emitter {
         self.pop_indent();
     }
 
-    fn scalar_indent(&self) -> i32 {
-        if self.indent < 0 { self.layout.indent } else { self.deeper() }
-    }
-
-    /// The indentation one level below the current one.
-    pub(crate) fn deeper(&self) -> i32 {
+    /// The indentation one level below the current one, for an item of a block sequence or anything else.
+    pub(crate) fn deeper(&self, item: bool) -> i32 {
         match self.layout.dialect {
             Dialect::V2 => self.indent + self.layout.indent,
+            Dialect::V3 if item => self.indent + 2,
             Dialect::V3 => self.layout.indent * ((self.indent + self.layout.indent) / self.layout.indent),
         }
     }
@@ -512,8 +515,55 @@ impl Emitter {
     }
 
     fn begin_block(&mut self) {
-        self.put_break();
+        if self.line_comment.is_empty() {
+            self.put_break();
+        } else {
+            self.write_line_comment();
+        }
         self.indention = true;
+        self.whitespace = true;
+    }
+
+    /// Writes the comment that waits for the end of the line, if there is one, and ends the line.
+    pub(crate) fn write_line_comment(&mut self) {
+        if self.line_comment.is_empty() {
+            return;
+        }
+        if !self.whitespace {
+            self.put(' ');
+        }
+        let comment = std::mem::take(&mut self.line_comment);
+        self.write_comment(&comment);
+    }
+
+    /// Writes a comment of one or more lines, each with its `#`, from the current column; ends the line.
+    pub(crate) fn write_comment(&mut self, comment: &str) {
+        let bytes = comment.as_bytes();
+        let (mut breaks, mut pound) = (false, false);
+        let mut at = 0;
+        while at < bytes.len() {
+            if is_break(bytes, at) {
+                at = self.write_break(comment, at);
+                (breaks, pound) = (true, false);
+            } else {
+                if breaks {
+                    self.write_indent();
+                }
+                if !pound {
+                    if bytes[at] != b'#' {
+                        self.put('#');
+                        self.put(' ');
+                    }
+                    pound = true;
+                }
+                at = self.write(comment, at);
+                self.indention = false;
+                breaks = false;
+            }
+        }
+        if !breaks {
+            self.put_break();
+        }
         self.whitespace = true;
     }
 

@@ -17,6 +17,7 @@ mod emit;
 mod error;
 mod letters;
 mod natural;
+mod node;
 mod number;
 mod object;
 mod order;
@@ -26,6 +27,7 @@ mod resolve;
 mod scan;
 mod timestamp;
 mod write;
+mod write_node;
 
 /// Reading step by step, with all that the text says.
 pub mod event {
@@ -35,6 +37,7 @@ pub mod event {
 
 pub use error::{Error, ErrorKind};
 pub use natural::natural_order;
+pub use node::{Comments, Content, Document, Node, read_first_node, read_nodes};
 pub use number::{Number, format_float, format_json_float};
 pub use object::{ObjectId, split_api_version};
 pub use order::{
@@ -47,3 +50,4 @@ pub use resolve::{Resolved, resolve_core, resolve_yaml11};
 pub use scan::ScalarStyle;
 pub use timestamp::Timestamp;
 pub use write::{to_yaml, to_yaml_stream};
+pub use write_node::{NodeLayout, to_yaml_pretty, write_nodes};

@@ -12,6 +12,11 @@ pub fn natural_order(left: &str, right: &str) -> Ordering {
     compare(left, right, false)
 }
 
+/// The order of the newer library, which puts a letter before other characters when both follow a digit.
+pub(crate) fn natural_order_after_digits(left: &str, right: &str) -> Ordering {
+    compare(left, right, true)
+}
+
 fn compare(left: &str, right: &str, letters_first_after_digit: bool) -> Ordering {
     if left == right {
         return Ordering::Equal;

@@ -263,10 +263,8 @@ impl<'a> Parser<'a> {
             let mark = token.start;
             match &token.kind {
                 TokenKind::VersionDirective { major, minor } => {
-                    let supported = match self.dialect {
-                        Dialect::V2 => *major == 1 && *minor == 1,
-                        Dialect::V3 => *major == 1 && (*minor == 1 || *minor == 2),
-                    };
+                    // The newer library refuses 1.2 as well.
+                    let supported = (*major, *minor) == (1, 1);
                     if version_seen {
                         return Err(self.syntax_error("found duplicate %YAML directive", mark, None));
                     }

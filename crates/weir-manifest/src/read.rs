@@ -242,6 +242,9 @@ impl<'a> Reader<'a> {
                         return Err(self.content_error("end of a collection that never began", mark));
                     }
                 },
+                EventKind::Scalar { .. } if is_merge_value(open.last()) => {
+                    return Err(self.content_error(WANT_MAP, mark));
+                }
                 _ => self.leaf(event)?,
             };
             match open.last_mut() {
@@ -316,7 +319,7 @@ impl<'a> Reader<'a> {
     }
 
     fn open_sequence(&mut self, properties: &Properties<'a>, around: Option<&Open>) -> Open {
-        let merge_source = matches!(around, Some(Open::Mapping(OpenMapping { key: PendingKey::Merge, .. })));
+        let merge_source = is_merge_value(around);
         let nodes_before = self.count.all;
         if !merge_source {
             self.count.all += 1;
@@ -404,6 +407,10 @@ impl<'a> Reader<'a> {
             _ => Err(self.content_error("unexpected end of a document", event.start)),
         }
     }
+}
+
+fn is_merge_value(around: Option<&Open>) -> bool {
+    matches!(around, Some(Open::Mapping(OpenMapping { key: PendingKey::Merge, .. })))
 }
 
 const WANT_MAP: &str = "map merge requires map or sequence of maps as the value";

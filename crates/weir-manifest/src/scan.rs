@@ -179,10 +179,8 @@ impl<'a> Scanner<'a> {
 
     fn fetch_until_head_is_certain(&mut self) -> Scanned<()> {
         loop {
-            if self.finished {
-                break;
-            }
-            if self.tokens.len() >= self.dialect.lookahead() && !self.head_may_be_key()? {
+            let enough = self.tokens.len() >= self.dialect.lookahead() || self.finished;
+            if enough && (!self.head_may_be_key()? || self.finished) {
                 break;
             }
             self.fetch_token()?;
@@ -298,19 +296,23 @@ impl<'a> Scanner<'a> {
             });
         }
         let token = Token { kind, start: mark, end: mark };
-        match number {
-            Some(number) => self.tokens.insert(number - self.tokens_taken, token),
-            None => self.tokens.push_back(token),
-        }
+        self.insert(number, token);
         Ok(())
     }
 
-    fn unroll_indent(&mut self, column: i32) {
+    /// Puts a token before the one with a number; at the end if that one has been taken already.
+    fn insert(&mut self, number: Option<usize>, token: Token<'a>) {
+        match number.and_then(|number| number.checked_sub(self.tokens_taken)) {
+            Some(place) if place < self.tokens.len() => self.tokens.insert(place, token),
+            _ => self.tokens.push_back(token),
+        }
+    }
+
+    fn unroll_indent(&mut self, column: i32, mark: Mark) {
         if self.in_flow() {
             return;
         }
         while self.indent > column {
-            let mark = self.mark();
             self.tokens.push_back(Token { kind: TokenKind::BlockEnd, start: mark, end: mark });
             self.indent = self.indents.pop().unwrap_or(-1);
         }
@@ -319,8 +321,11 @@ impl<'a> Scanner<'a> {
     // --- tokens ------------------------------------------------------------------------------------------------------
 
     fn fetch_token(&mut self) -> Scanned<()> {
+        // The newer library says that a block ends where its last line ends, not where the next token begins.
+        let last = self.mark();
         self.skip_to_token();
-        self.unroll_indent(self.column() as i32);
+        let end = if self.dialect == Dialect::V3 { last } else { self.mark() };
+        self.unroll_indent(self.column() as i32, end);
 
         let at = self.offset;
         let first = byte(self.bytes, at);
@@ -428,7 +433,7 @@ impl<'a> Scanner<'a> {
             self.line_start = self.offset;
             self.line += 1;
         }
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.mark());
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         self.push(TokenKind::StreamEnd, self.mark());
@@ -437,7 +442,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn fetch_document_indicator(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.mark());
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.mark();
@@ -449,7 +454,8 @@ impl<'a> Scanner<'a> {
     fn fetch_flow_start(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
         self.save_simple_key()?;
         let mark = self.mark();
-        self.simple_keys.push(SimpleKey { mark, ..SimpleKey::default() });
+        let token_number = self.tokens_taken + self.tokens.len();
+        self.simple_keys.push(SimpleKey { token_number, mark, ..SimpleKey::default() });
         if self.simple_keys.len() > DEPTH_MAX {
             return Err(Error {
                 kind: ErrorKind::Limit,
@@ -464,8 +470,11 @@ impl<'a> Scanner<'a> {
 
     fn fetch_flow_end(&mut self, kind: TokenKind<'a>) -> Scanned<()> {
         self.remove_simple_key()?;
-        if self.in_flow() {
-            self.simple_keys.pop();
+        if self.in_flow()
+            && let Some(level) = self.simple_keys.pop()
+        {
+            // An empty collection takes the key it may itself be out of sight, as in the Go libraries.
+            self.pending_keys.pop_if(|(number, _)| *number == level.token_number);
         }
         self.simple_key_allowed = false;
         let start = self.mark();
@@ -519,7 +528,7 @@ impl<'a> Scanner<'a> {
         if self.simple_key_is_valid(level)? {
             let key = self.simple_keys[level];
             let token = Token { kind: TokenKind::Key, start: key.mark, end: key.mark };
-            self.tokens.insert(key.token_number - self.tokens_taken, token);
+            self.insert(Some(key.token_number), token);
             let column = key.mark.column as usize;
             self.roll_indent(column, Some(key.token_number), TokenKind::BlockMappingStart, key.mark)?;
             self.forget_simple_key(level);
@@ -542,7 +551,7 @@ impl<'a> Scanner<'a> {
     // --- directives, anchors, tags -----------------------------------------------------------------------------------
 
     fn fetch_directive(&mut self) -> Scanned<()> {
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.mark());
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.mark();

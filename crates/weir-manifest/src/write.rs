@@ -72,7 +72,11 @@ impl Writer {
     }
 
     fn plain(&mut self, text: &str) {
-        self.emitter.write_scalar(text, ScalarStyle::Plain, Place { flow: false, simple_key: false });
+        self.emitter.write_scalar(
+            text,
+            ScalarStyle::Plain,
+            Place { flow: false, simple_key: false, item: false },
+        );
     }
 
     fn empty(&mut self, open: &str, close: &str) {
@@ -98,7 +102,7 @@ impl Writer {
 
     fn string(&mut self, text: &str, simple_key: bool) {
         let facts = ScalarFacts::of(text, Dialect::V2);
-        let place = Place { flow: false, simple_key };
+        let place = Place { flow: false, simple_key, item: false };
         let style = facts.style(wanted_style(text), text.is_empty(), place);
         self.emitter.write_scalar(text, style, place);
     }
@@ -109,7 +113,7 @@ impl Writer {
         emitter.push_indent(match emitter.indent {
             ..0 => 0,
             indent if indentless => indent,
-            _ => emitter.deeper(),
+            _ => emitter.deeper(false),
         });
         for item in items {
             self.emitter.write_indent();
@@ -120,12 +124,12 @@ impl Writer {
     }
 
     fn mapping(&mut self, entries: &Map<String, Value>) {
-        let indent = if self.emitter.indent < 0 { 0 } else { self.emitter.deeper() };
+        let indent = if self.emitter.indent < 0 { 0 } else { self.emitter.deeper(false) };
         self.emitter.push_indent(indent);
         let mut sorted: Vec<(&str, &Value)> =
             entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
         if sorted.windows(2).any(|pair| natural_order(pair[0].0, pair[1].0) == Ordering::Greater) {
-            sorted = sort_naturally(sorted);
+            sorted = sort_naturally(sorted, natural_order);
         }
         for (key, value) in sorted {
             self.entry(key, value);
@@ -189,17 +193,20 @@ pub(crate) fn looks_like_base60(text: &str) -> bool {
 }
 
 /// Sorts by [`natural_order`], which is not a total order for all texts; the standard sort may panic on such.
-fn sort_naturally<T>(entries: Vec<(&str, T)>) -> Vec<(&str, T)> {
+pub(crate) fn sort_naturally<T>(
+    entries: Vec<(&str, T)>,
+    order: fn(&str, &str) -> Ordering,
+) -> Vec<(&str, T)> {
     if entries.len() < 2 {
         return entries;
     }
     let mut left = entries;
     let right = left.split_off(left.len() / 2);
-    let mut left = sort_naturally(left).into_iter().peekable();
-    let mut right = sort_naturally(right).into_iter().peekable();
+    let mut left = sort_naturally(left, order).into_iter().peekable();
+    let mut right = sort_naturally(right, order).into_iter().peekable();
     let mut merged = Vec::with_capacity(left.len() + right.len());
     while let (Some((a, _)), Some((b, _))) = (left.peek(), right.peek()) {
-        let smaller = if natural_order(b, a) == Ordering::Less { &mut right } else { &mut left };
+        let smaller = if order(b, a) == Ordering::Less { &mut right } else { &mut left };
         merged.extend(smaller.next());
     }
     merged.extend(left);

@@ -38,3 +38,8 @@ fn reads_as_the_reference() {
 fn writes_as_the_reference() {
     check(include_str!("recorded/write.jsonl"));
 }
+
+#[test]
+fn builds_and_writes_nodes_as_the_reference() {
+    check(include_str!("recorded/nodes.jsonl"));
+}

@@ -112,6 +112,16 @@ def main():
         for structure in STRUCTURES:
             emit("write", json.dumps(structure))
             emit("write", json.dumps({"a": [structure], "b": {"c": structure}}))
+    elif suite == "nodes":
+        for document in DOCUMENTS:
+            emit("nodes", document)
+            if "#" not in document:
+                for layout in ["rewrite-2", "rewrite-4", "rewrite-compact"]:
+                    emit(layout, document)
+        for text in list(dict.fromkeys(SCALARS + TEXTS)):
+            emit("write-pretty", json.dumps({"a": {text: [text]}}))
+        for structure in STRUCTURES:
+            emit("write-pretty", json.dumps({"a": [structure], "b": {"c": structure}}))
 
 
 main()

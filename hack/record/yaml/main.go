@@ -88,9 +88,12 @@ var ops = map[string]func(in []byte) (string, error){
 	// JSON to YAML as Helm's toYamlPretty writes.
 	"write-pretty": func(in []byte) (string, error) {
 		var value interface{}
-		if err := json.Unmarshal(in, &value); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(in))
+		decoder.UseNumber()
+		if err := decoder.Decode(&value); err != nil {
 			return "", err
 		}
+		value = numbers(value)
 		var out bytes.Buffer
 		encoder := yamlv3.NewEncoder(&out)
 		encoder.SetIndent(2)
@@ -206,12 +209,12 @@ func dump(out *strings.Builder, node *yamlv3.Node, depth int, comments bool) {
 	fmt.Fprintf(out, "%s%s", strings.Repeat(" ", depth), kinds[node.Kind])
 	if comments {
 		if node.Kind == yamlv3.ScalarNode {
-			fmt.Fprintf(out, " %q", node.Value)
+			fmt.Fprintf(out, " %s", quoted(node.Value))
 		}
 		for _, comment := range []struct{ name, text string }{
 			{"head", node.HeadComment}, {"line", node.LineComment}, {"foot", node.FootComment}} {
 			if comment.text != "" {
-				fmt.Fprintf(out, " %s=%q", comment.name, comment.text)
+				fmt.Fprintf(out, " %s=%s", comment.name, quoted(comment.text))
 			}
 		}
 		out.WriteString("\n")
@@ -220,12 +223,19 @@ func dump(out *strings.Builder, node *yamlv3.Node, depth int, comments bool) {
 		if node.Anchor != "" {
 			fmt.Fprintf(out, " &%s", node.Anchor)
 		}
-		value, _ := json.Marshal(node.Value)
-		fmt.Fprintf(out, " %s\n", value)
+		fmt.Fprintf(out, " %s\n", quoted(node.Value))
 	}
 	for _, child := range node.Content {
 		dump(out, child, depth+1, comments)
 	}
+}
+
+func quoted(text string) string {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(text)
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 func answer(r request) (x exchange) {
