@@ -149,11 +149,7 @@ pub enum ApplyError {
 }
 
 fn in_parentheses(reason: &str) -> String {
-    if reason.is_empty() {
-        String::new()
-    } else {
-        format!(" ({reason})")
-    }
+    if reason.is_empty() { String::new() } else { format!(" ({reason})") }
 }
 
 /// One object, compared with what is live.
@@ -197,11 +193,7 @@ impl Applied {
             .map(|live| {
                 let object = ObjectRef::of(&live);
                 let may_vanish = self.vanishing.contains(&object);
-                Target {
-                    object,
-                    known: Some(live),
-                    may_vanish,
-                }
+                Target { object, known: Some(live), may_vanish }
             })
             .collect()
     }
@@ -238,33 +230,20 @@ async fn plan(
     // A failed read shows again in the dry-run, with a better text.
     let mut live = cluster.get(&object).await.ok().flatten();
     if policy::skips_apply(group, desired, live.as_ref()) {
-        let entry = Entry {
-            object: live.as_ref().map_or(object, ObjectRef::of),
-            action: Action::Skipped,
-        };
-        return Ok(Planned {
-            entry,
-            payload: Value::Null,
-            live: None,
-        });
+        let entry = Entry { object: live.as_ref().map_or(object, ObjectRef::of), action: Action::Skipped };
+        return Ok(Planned { entry, payload: Value::Null, live: None });
     }
     let mut cleaned = false;
     if options.migrate_api_version
-        && let Some(operations) = live
-            .as_ref()
-            .and_then(|live| migrate_api_version(live, &object.api_version()))
+        && let Some(operations) =
+            live.as_ref().and_then(|live| migrate_api_version(live, &object.api_version()))
     {
         let migrated = cluster.patch(&object, &operations, &options.manager).await;
-        live = Some(migrated.map_err(|source| ApplyError::MigrateVersion {
-            object: object.clone(),
-            source,
-        })?);
+        live =
+            Some(migrated.map_err(|source| ApplyError::MigrateVersion { object: object.clone(), source })?);
         cleaned = true;
     }
-    let mode = ApplyMode {
-        manager: &options.manager,
-        dry_run: true,
-    };
+    let mode = ApplyMode { manager: &options.manager, dry_run: true };
     let mut dry_run = dry_run_served(cluster, desired, mode, &object, applied).await;
     if let (Err(error), Some(existing)) = (&dry_run, &live)
         && error.is_immutable()
@@ -275,23 +254,13 @@ async fn plan(
         dry_run = cluster.apply(desired, mode).await;
     }
     let dry_run = dry_run.map_err(|error| {
-        refused(
-            object.clone(),
-            mask::error(desired, error),
-            live.is_some(),
-            options.force,
-        )
+        refused(object.clone(), mask::error(desired, error), live.is_some(), options.force)
     })?;
-    if let Some(existing) = live
-        .as_ref()
-        .filter(|existing| !policy::merges(group, desired, existing))
+    if let Some(existing) = live.as_ref().filter(|existing| !policy::merges(group, desired, existing))
         && let Some(operations) = options.clean_up.patch(existing, &options.manager)
     {
         let patched = cluster.patch(&object, &operations, &options.manager).await;
-        live = Some(patched.map_err(|source| ApplyError::CleanUp {
-            object: object.clone(),
-            source,
-        })?);
+        live = Some(patched.map_err(|source| ApplyError::CleanUp { object: object.clone(), source })?);
         cleaned = true;
     }
     let action = match &live {
@@ -304,30 +273,15 @@ async fn plan(
     let payload = match &live {
         Some(existing) if action == Action::Configured => {
             let paths = options.ignore.paths(&dry_run);
-            settle(desired, existing, &dry_run, &paths, &options.manager).map_err(|source| {
-                ApplyError::Ignore {
-                    object: object.clone(),
-                    source,
-                }
-            })?
+            settle(desired, existing, &dry_run, &paths, &options.manager)
+                .map_err(|source| ApplyError::Ignore { object: object.clone(), source })?
         }
         _ if action == Action::Unchanged => Value::Null,
         _ => desired.clone(),
     };
-    let entry = Entry {
-        object: ObjectRef::of(&dry_run),
-        action,
-    };
-    let live = if action == Action::Unchanged {
-        live
-    } else {
-        None
-    };
-    Ok(Planned {
-        entry,
-        payload,
-        live,
-    })
+    let entry = Entry { object: ObjectRef::of(&dry_run), action };
+    let live = if action == Action::Unchanged { live } else { None };
+    Ok(Planned { entry, payload, live })
 }
 
 /// The dry-run; for a kind whose CRD was applied just before, after a while if it is not served yet.
@@ -344,9 +298,7 @@ async fn dry_run_served(
         match cluster.apply(desired, mode).await {
             Err(error)
                 if (error.is_no_match() || error.is_not_found())
-                    && applied
-                        .definitions
-                        .contains(&(object.group.clone(), object.kind.clone()))
+                    && applied.definitions.contains(&(object.group.clone(), object.kind.clone()))
                     && Instant::now() + DELAY < deadline =>
             {
                 tokio::time::sleep(DELAY).await;
@@ -376,8 +328,7 @@ fn refused(object: ObjectRef, source: ClusterError, existed: bool, force: bool) 
             ApplyError::NotFound { object, source }
         };
     }
-    let immutable =
-        matches!(&source, ClusterError::Api { message, .. } if message.contains("immutable"));
+    let immutable = matches!(&source, ClusterError::Api { message, .. } if message.contains("immutable"));
     let hint = if source.is_no_match() {
         "; its CustomResourceDefinition must be installed first"
     } else if existed && immutable && !force {
@@ -385,11 +336,7 @@ fn refused(object: ObjectRef, source: ClusterError, existed: bool, force: bool) 
     } else {
         ""
     };
-    ApplyError::DryRun {
-        object,
-        source,
-        hint,
-    }
+    ApplyError::DryRun { object, source, hint }
 }
 
 /// Writes what a dry-run showed to differ, in order, and adds everything to `applied`.
@@ -407,10 +354,7 @@ pub async fn apply(
     planned: Vec<Planned>,
     applied: &mut Applied,
 ) -> Result<(), ApplyError> {
-    let mode = ApplyMode {
-        manager: &options.manager,
-        dry_run: false,
-    };
+    let mode = ApplyMode { manager: &options.manager, dry_run: false };
     for (planned, desired) in planned.into_iter().zip(&stage.objects) {
         let object = planned.entry.object.clone();
         let live = if planned.writes() {
@@ -423,20 +367,11 @@ pub async fn apply(
             planned.live
         };
         if object.is_kind("apiextensions.k8s.io", "CustomResourceDefinition") {
-            let text = |path: &str| {
-                desired
-                    .pointer(path)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            applied
-                .definitions
-                .insert((text("/spec/group"), text("/spec/names/kind")));
+            let text =
+                |path: &str| desired.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            applied.definitions.insert((text("/spec/group"), text("/spec/names/kind")));
         }
-        if object.is_kind("batch", "Job")
-            && desired.pointer("/spec/ttlSecondsAfterFinished").is_some()
-        {
+        if object.is_kind("batch", "Job") && desired.pointer("/spec/ttlSecondsAfterFinished").is_some() {
             applied.vanishing.insert(object.clone());
         }
         applied.changes.push(object, planned.entry.action);
@@ -461,32 +396,19 @@ pub async fn wait_for_stage(
     let members: HashSet<ObjectRef> = stage
         .objects
         .iter()
-        .map(|object| ObjectRef {
-            namespace: String::new(),
-            ..ObjectRef::of(object)
-        })
+        .map(|object| ObjectRef { namespace: String::new(), ..ObjectRef::of(object) })
         .collect();
-    let is_member = |object: &ObjectRef| {
-        members.contains(&ObjectRef {
-            namespace: String::new(),
-            ..object.clone()
-        })
-    };
+    let is_member =
+        |object: &ObjectRef| members.contains(&ObjectRef { namespace: String::new(), ..object.clone() });
     let targets: Vec<Target> = applied
         .changes
         .entries
         .iter()
         .filter(|entry| is_member(&entry.object))
         .map(|entry| {
-            let known = applied
-                .live
-                .iter()
-                .find(|live| ObjectRef::of(live).identity() == entry.object.identity());
-            Target {
-                object: entry.object.clone(),
-                known: known.cloned(),
-                may_vanish: false,
-            }
+            let known =
+                applied.live.iter().find(|live| ObjectRef::of(live).identity() == entry.object.identity());
+            Target { object: entry.object.clone(), known: known.cloned(), may_vanish: false }
         })
         .collect();
     let options = Wait {

@@ -76,9 +76,7 @@ impl ChangeSet {
 
     /// The entries that were created or configured.
     pub fn changed(&self) -> impl Iterator<Item = &Entry> {
-        self.entries
-            .iter()
-            .filter(|entry| matches!(entry.action, Action::Created | Action::Configured))
+        self.entries.iter().filter(|entry| matches!(entry.action, Action::Created | Action::Configured))
     }
 
     /// One line for every created or configured object; empty when there is none.
@@ -128,17 +126,11 @@ mod tests {
         changes.push(object("Namespace", "", "prod"), Action::Created);
         changes.push(object("ConfigMap", "prod", "a"), Action::Unchanged);
         changes.push(object("Service", "prod", "web"), Action::Configured);
-        assert_eq!(
-            changes.changed_lines(),
-            "Namespace/prod created\nService/prod/web configured"
-        );
+        assert_eq!(changes.changed_lines(), "Namespace/prod created\nService/prod/web configured");
         assert_eq!(
             changes.all_lines(),
             "Namespace/prod created\nConfigMap/prod/a unchanged\nService/prod/web configured"
         );
-        assert_eq!(
-            changes.action(&object("ConfigMap", "prod", "a")),
-            Some(Action::Unchanged)
-        );
+        assert_eq!(changes.action(&object("ConfigMap", "prod", "a")), Some(Action::Unchanged));
     }
 }

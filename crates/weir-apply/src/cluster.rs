@@ -50,11 +50,7 @@ pub enum ClusterError {
 impl ClusterError {
     /// The API server's answer for an object or path that does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::Api {
-            code: 404,
-            reason: "NotFound".to_owned(),
-            message: message.into(),
-        }
+        Self::Api { code: 404, reason: "NotFound".to_owned(), message: message.into() }
     }
 
     /// The reason of the API server, or the empty string.
@@ -80,9 +76,7 @@ impl ClusterError {
     /// Deliberately as wide as in the reference.
     pub fn is_immutable(&self) -> bool {
         match self {
-            Self::Api {
-                code: 409 | 422, ..
-            } => true,
+            Self::Api { code: 409 | 422, .. } => true,
             Self::Api { message, .. } => {
                 message.contains("is immutable") || message.contains("immutable field")
             }

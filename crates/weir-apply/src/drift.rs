@@ -53,18 +53,14 @@ mod tests {
     use crate::ignore::Rule;
 
     #[track_caller]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "rows read better without borrows"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(live: Value, dry_run: Value, expected: bool) {
         assert_eq!(differs(&live, &dry_run, &Rules::default()), expected);
     }
 
     #[test]
     fn only_labels_annotations_and_the_body_count() {
-        let base =
-            json!({"kind": "ConfigMap", "metadata": {"labels": {"a": "1"}}, "data": {"k": "v"}});
+        let base = json!({"kind": "ConfigMap", "metadata": {"labels": {"a": "1"}}, "data": {"k": "v"}});
         check(base.clone(), base.clone(), false);
         check(
             json!({"kind": "ConfigMap", "metadata": {"labels": {"a": "1"}, "annotations": {}, "generation": 1,
@@ -93,25 +89,13 @@ mod tests {
     fn doubled_metrics_are_no_drift() {
         let metric = json!({"type": "Resource", "resource": {"name": "cpu"}});
         let autoscaler = |metrics: Value| json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"metrics": metrics}});
-        check(
-            autoscaler(json!([metric, metric, {}])),
-            autoscaler(json!([metric])),
-            false,
-        );
+        check(autoscaler(json!([metric, metric, {}])), autoscaler(json!([metric])), false);
     }
 
     #[test]
     fn ignored_fields_do_not_count() {
-        let rules = Rules::compile(&[Rule {
-            paths: vec!["/spec/replicas".into()],
-            target: None,
-        }])
-        .unwrap();
-        assert!(!differs(
-            &json!({"spec": {"replicas": 1}}),
-            &json!({"spec": {"replicas": 2}}),
-            &rules
-        ));
+        let rules = Rules::compile(&[Rule { paths: vec!["/spec/replicas".into()], target: None }]).unwrap();
+        assert!(!differs(&json!({"spec": {"replicas": 1}}), &json!({"spec": {"replicas": 2}}), &rules));
         assert!(differs(
             &json!({"spec": {"replicas": 1, "x": 1}}),
             &json!({"spec": {"replicas": 2}}),

@@ -69,16 +69,11 @@ impl Expression {
     /// # Errors
     /// When it does not parse. Types are found out only when it is evaluated.
     pub fn parse(source: &str) -> Result<Self, ExpressionError> {
-        let program = ENVIRONMENT
-            .compile(source)
-            .map_err(|error| ExpressionError::Parse {
-                expression: source.to_owned(),
-                message: one_line(&error.to_string()),
-            })?;
-        Ok(Self {
-            source: source.to_owned(),
-            program,
-        })
+        let program = ENVIRONMENT.compile(source).map_err(|error| ExpressionError::Parse {
+            expression: source.to_owned(),
+            message: one_line(&error.to_string()),
+        })?;
+        Ok(Self { source: source.to_owned(), program })
     }
 
     /// The expression as written.
@@ -99,16 +94,11 @@ impl Expression {
         for (name, value) in variables {
             context.add_variable_from_value(name, convert(value, numbers));
         }
-        let failed = |message: String| ExpressionError::Evaluate {
-            expression: self.source.clone(),
-            message,
-        };
+        let failed = |message: String| ExpressionError::Evaluate { expression: self.source.clone(), message };
         add_set_functions(&mut context).map_err(|error| failed(error.to_string()))?;
         match self.program.execute(&context) {
             Ok(CelValue::Bool(answer)) => Ok(answer),
-            Ok(_) => Err(ExpressionError::NotBoolean {
-                expression: self.source.clone(),
-            }),
+            Ok(_) => Err(ExpressionError::NotBoolean { expression: self.source.clone() }),
             Err(error) => Err(failed(one_line(&error.to_string()))),
         }
     }
@@ -116,19 +106,12 @@ impl Expression {
 
 impl fmt::Debug for Expression {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_tuple("Expression")
-            .field(&self.source)
-            .finish()
+        formatter.debug_tuple("Expression").field(&self.source).finish()
     }
 }
 
 fn one_line(text: &str) -> String {
-    text.split('\n')
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn convert(value: &Value, numbers: Numbers) -> CelValue {
@@ -140,14 +123,12 @@ fn convert(value: &Value, numbers: Numbers) -> CelValue {
             _ => CelValue::Float(number.as_f64().unwrap_or_default()),
         },
         Value::String(text) => CelValue::from(text.as_str()),
-        Value::Array(items) => CelValue::List(Arc::new(
-            items.iter().map(|item| convert(item, numbers)).collect(),
-        )),
+        Value::Array(items) => {
+            CelValue::List(Arc::new(items.iter().map(|item| convert(item, numbers)).collect()))
+        }
         Value::Object(map) => {
-            let map: HashMap<String, CelValue> = map
-                .iter()
-                .map(|(key, value)| (key.clone(), convert(value, numbers)))
-                .collect();
+            let map: HashMap<String, CelValue> =
+                map.iter().map(|(key, value)| (key.clone(), convert(value, numbers))).collect();
             CelValue::from(map)
         }
     }
@@ -159,9 +140,7 @@ fn add_set_functions(context: &mut Context<'_, '_>) -> Result<(), cel::Declarati
     fn contains(list: &[CelValue], part: &[CelValue]) -> bool {
         part.iter().all(|item| list.contains(item))
     }
-    context.add_function("sets.contains", |list: Items, part: Items| {
-        contains(&list, &part)
-    })?;
+    context.add_function("sets.contains", |list: Items, part: Items| contains(&list, &part))?;
     context.add_function("sets.equivalent", |left: Items, right: Items| {
         contains(&left, &right) && contains(&right, &left)
     })?;
@@ -179,19 +158,9 @@ mod tests {
     #[track_caller]
     fn check(source: &str, object: &Value, expected: bool) {
         let expression = Expression::parse(source).unwrap();
-        let variables = || {
-            object
-                .as_object()
-                .unwrap()
-                .iter()
-                .map(|(key, value)| (key.as_str(), value))
-        };
+        let variables = || object.as_object().unwrap().iter().map(|(key, value)| (key.as_str(), value));
         for numbers in [Numbers::Integers, Numbers::Doubles] {
-            assert_eq!(
-                expression.evaluate(variables(), numbers),
-                Ok(expected),
-                "{source} {numbers:?}"
-            );
+            assert_eq!(expression.evaluate(variables(), numbers), Ok(expected), "{source} {numbers:?}");
         }
     }
 
@@ -202,32 +171,16 @@ mod tests {
             "status": {"observedGeneration": 2, "replicas": 3, "phase": "Ready", "list": ["a", "b"],
                 "conditions": [{"type": "Ready", "status": "True"}, {"type": "Synced", "status": "False"}]},
         });
-        check(
-            "status.conditions.filter(e, e.type == 'Ready').all(e, e.status == 'True')",
-            &object,
-            true,
-        );
-        check(
-            "status.conditions.exists(e, e.type == 'Synced' && e.status == 'True')",
-            &object,
-            false,
-        );
-        check(
-            "metadata.generation == status.observedGeneration",
-            &object,
-            true,
-        );
+        check("status.conditions.filter(e, e.type == 'Ready').all(e, e.status == 'True')", &object, true);
+        check("status.conditions.exists(e, e.type == 'Synced' && e.status == 'True')", &object, false);
+        check("metadata.generation == status.observedGeneration", &object, true);
         check("status.replicas >= 3", &object, true);
         check("has(status.ready) ? status.ready : false", &object, false);
         check("status.phase in ['Ready', 'Succeeded']", &object, true);
         check("metadata.labels.app.lowerAscii() == 'web'", &object, true);
         check("metadata.labels['app'].startsWith('W')", &object, true);
         check("sets.contains(status.list, ['a'])", &object, true);
-        check(
-            "sets.equivalent(status.list, ['b', 'a', 'a'])",
-            &object,
-            true,
-        );
+        check("sets.equivalent(status.list, ['b', 'a', 'a'])", &object, true);
         check("sets.intersects(status.list, ['x'])", &object, false);
         check("status.?missing.orValue('none') == 'none'", &object, true);
         check("size(status.conditions) == 2", &object, true);
@@ -236,12 +189,7 @@ mod tests {
     #[test]
     fn failures_name_the_expression() {
         let error = Expression::parse("status.").unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("failed to parse the CEL expression 'status.': "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("failed to parse the CEL expression 'status.': "), "{error}");
         let object = json!({});
         let evaluate = |source: &str| {
             Expression::parse(source)
@@ -251,12 +199,8 @@ mod tests {
                 .to_string()
         };
         assert!(
-            evaluate("status.ready")
-                .starts_with("failed to evaluate the CEL expression 'status.ready': ")
+            evaluate("status.ready").starts_with("failed to evaluate the CEL expression 'status.ready': ")
         );
-        assert_eq!(
-            evaluate("1 + 1"),
-            "failed to evaluate CEL expression as boolean: '1 + 1'"
-        );
+        assert_eq!(evaluate("1 + 1"), "failed to evaluate CEL expression as boolean: '1 + 1'");
     }
 }

@@ -88,11 +88,7 @@ impl Rules {
     pub fn paths(&self, object: &Value) -> Vec<&str> {
         let reference = ObjectRef::of(object);
         let mut paths: Vec<&str> = Vec::new();
-        for rule in self
-            .rules
-            .iter()
-            .filter(|rule| rule.matches(&reference, object))
-        {
+        for rule in self.rules.iter().filter(|rule| rule.matches(&reference, object)) {
             for path in &rule.paths {
                 if !paths.contains(&path.as_str()) {
                     paths.push(path);
@@ -105,25 +101,12 @@ impl Rules {
 
 impl Compiled {
     fn matches(&self, reference: &ObjectRef, object: &Value) -> bool {
-        let fields = [
-            &reference.group,
-            &reference.version,
-            &reference.kind,
-            &reference.name,
-            &reference.namespace,
-        ];
-        self.expressions
-            .iter()
-            .zip(fields)
-            .all(|(expression, field)| {
-                expression
-                    .as_ref()
-                    .is_none_or(|expression| expression.is_match(field))
-            })
-            && self.labels.matches(|key| object::label(object, key))
-            && self
-                .annotations
-                .matches(|key| object::annotation(object, key))
+        let fields =
+            [&reference.group, &reference.version, &reference.kind, &reference.name, &reference.namespace];
+        self.expressions.iter().zip(fields).all(|(expression, field)| {
+            expression.as_ref().is_none_or(|expression| expression.is_match(field))
+        }) && self.labels.matches(|key| object::label(object, key))
+            && self.annotations.matches(|key| object::annotation(object, key))
     }
 }
 
@@ -131,9 +114,7 @@ fn expression(pattern: &str) -> Result<Option<Regex>, InvalidRule> {
     if pattern.is_empty() {
         return Ok(None);
     }
-    Regex::new(&format!("^(?:{pattern})$"))
-        .map(Some)
-        .map_err(|error| InvalidRule(error.to_string()))
+    Regex::new(&format!("^(?:{pattern})$")).map(Some).map_err(|error| InvalidRule(error.to_string()))
 }
 
 /// A Kubernetes label selector: `a=b,c!=d,e in (f, g),h notin (i),j,!k`.
@@ -162,28 +143,22 @@ impl Selector {
             if part.is_empty() {
                 continue;
             }
-            requirements
-                .push(parse_requirement(part).ok_or_else(|| {
-                    InvalidRule(format!("unable to parse requirement: '{part}'"))
-                })?);
+            requirements.push(
+                parse_requirement(part)
+                    .ok_or_else(|| InvalidRule(format!("unable to parse requirement: '{part}'")))?,
+            );
         }
         Ok(Self { requirements })
     }
 
     /// Whether the values `get` returns by key satisfy every requirement.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| match requirement {
-                Requirement::In(key, values) => {
-                    get(key).is_some_and(|value| values.iter().any(|v| v == value))
-                }
-                Requirement::NotIn(key, values) => {
-                    get(key).is_none_or(|value| values.iter().all(|v| v != value))
-                }
-                Requirement::Exists(key) => get(key).is_some(),
-                Requirement::Missing(key) => get(key).is_none(),
-            })
+        self.requirements.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => get(key).is_some_and(|value| values.iter().any(|v| v == value)),
+            Requirement::NotIn(key, values) => get(key).is_none_or(|value| values.iter().all(|v| v != value)),
+            Requirement::Exists(key) => get(key).is_some(),
+            Requirement::Missing(key) => get(key).is_none(),
+        })
     }
 }
 
@@ -214,10 +189,7 @@ fn parse_requirement(part: &str) -> Option<Requirement> {
         return Some(Requirement::Missing(key(missing)?));
     }
     if let Some((name, values)) = part.strip_suffix(')').and_then(|part| part.split_once('(')) {
-        let values = values
-            .split(',')
-            .map(|value| value.trim().to_owned())
-            .collect();
+        let values = values.split(',').map(|value| value.trim().to_owned()).collect();
         let name = name.trim();
         if let Some(name) = name.strip_suffix(" notin") {
             return Some(Requirement::NotIn(key(name)?, values));
@@ -335,13 +307,10 @@ fn owns(fields: &Value, live: &Value, pointer: &str) -> bool {
                 current = object.get(&token).unwrap_or(&Value::Null);
             }
             Value::Array(items) => {
-                let Some(item) = list_index(&token, items.len()).and_then(|index| items.get(index))
-                else {
+                let Some(item) = list_index(&token, items.len()).and_then(|index| items.get(index)) else {
                     return false;
                 };
-                let Some(next) = map
-                    .iter()
-                    .find_map(|(key, next)| item_matches(key, item).then_some(next))
+                let Some(next) = map.iter().find_map(|(key, next)| item_matches(key, item).then_some(next))
                 else {
                     return false;
                 };
@@ -361,10 +330,7 @@ fn item_matches(key: &str, item: &Value) -> bool {
     let Ok(Value::Object(keys)) = serde_json::from_str::<Value>(keys) else {
         return false;
     };
-    !keys.is_empty()
-        && keys
-            .iter()
-            .all(|(name, value)| item.get(name) == Some(value))
+    !keys.is_empty() && keys.iter().all(|(name, value)| item.get(name) == Some(value))
 }
 
 /// The payload in which each ignored field that differs is settled: given up when another manager
@@ -388,8 +354,7 @@ pub fn settle(
         }
         match is {
             Some(is) if !applied_by_other(live, path, manager) => {
-                let field = find_mut(&mut payload, path)
-                    .ok_or_else(|| UnsettledPath((*path).to_owned()))?;
+                let field = find_mut(&mut payload, path).ok_or_else(|| UnsettledPath((*path).to_owned()))?;
                 *field = is.clone();
             }
             Some(_) | None => given_up.push(*path),
@@ -422,28 +387,18 @@ mod tests {
     use super::*;
 
     fn rule(target: Option<Target>, paths: &[&str]) -> Rule {
-        Rule {
-            paths: paths.iter().map(ToString::to_string).collect(),
-            target,
-        }
+        Rule { paths: paths.iter().map(ToString::to_string).collect(), target }
     }
 
     #[test]
     fn only_the_last_rule_without_target_counts() {
         let rules = Rules::compile(&[
             rule(None, &["/spec/a"]),
-            rule(
-                Some(Target {
-                    kind: "Deploy.*".into(),
-                    ..Target::default()
-                }),
-                &["/spec/replicas"],
-            ),
+            rule(Some(Target { kind: "Deploy.*".into(), ..Target::default() }), &["/spec/replicas"]),
             rule(None, &["/spec/b"]),
         ])
         .unwrap();
-        let deployment =
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}});
         assert_eq!(rules.paths(&deployment), ["/spec/replicas", "/spec/b"]);
         let other = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}});
         assert_eq!(rules.paths(&other), ["/spec/b"]);
@@ -451,39 +406,21 @@ mod tests {
 
     #[test]
     fn expressions_are_anchored() {
-        let rules = Rules::compile(&[rule(
-            Some(Target {
-                name: "web|api".into(),
-                ..Target::default()
-            }),
-            &["/x"],
-        )])
-        .unwrap();
-        let named =
-            |name: &str| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}});
+        let rules =
+            Rules::compile(&[rule(Some(Target { name: "web|api".into(), ..Target::default() }), &["/x"])])
+                .unwrap();
+        let named = |name: &str| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}});
         assert_eq!(rules.paths(&named("api")), ["/x"]);
         assert!(rules.paths(&named("api2")).is_empty());
         assert!(
-            Rules::compile(&[rule(
-                Some(Target {
-                    name: "(".into(),
-                    ..Target::default()
-                }),
-                &[]
-            )])
-            .is_err()
+            Rules::compile(&[rule(Some(Target { name: "(".into(), ..Target::default() }), &[])]).is_err()
         );
     }
 
     #[track_caller]
     fn check_selector(selector: &str, labels: &[(&str, &'static str)], expected: bool) {
         let selector = Selector::parse(selector).unwrap();
-        let get = |key: &str| {
-            labels
-                .iter()
-                .find(|(name, _)| *name == key)
-                .map(|(_, value)| *value)
-        };
+        let get = |key: &str| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
         assert_eq!(selector.matches(get), expected);
     }
 
@@ -517,33 +454,17 @@ mod tests {
             {"manager": "autoscaler", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
             {"manager": "updater", "operation": "Apply",
              "fieldsV1": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:image": {}}}}}}]}});
-        let payload =
-            json!({"spec": {"replicas": 1, "containers": [{"name": "c", "image": "git"}]}});
-        let settled = settle(
-            &payload,
-            &live,
-            &payload,
-            &["/spec/replicas", "/spec/containers/0/image"],
-            "me",
-        )
-        .unwrap();
-        assert_eq!(
-            settled,
-            json!({"spec": {"replicas": 5, "containers": [{"name": "c"}]}})
-        );
+        let payload = json!({"spec": {"replicas": 1, "containers": [{"name": "c", "image": "git"}]}});
+        let settled =
+            settle(&payload, &live, &payload, &["/spec/replicas", "/spec/containers/0/image"], "me").unwrap();
+        assert_eq!(settled, json!({"spec": {"replicas": 5, "containers": [{"name": "c"}]}}));
     }
 
     #[test]
     fn a_field_missing_from_the_manifest_cannot_be_adopted() {
         let live = json!({"spec": {"replicas": 5}});
-        let error = settle(
-            &json!({"spec": {}}),
-            &live,
-            &json!({"spec": {}}),
-            &["/spec/replicas"],
-            "me",
-        )
-        .unwrap_err();
+        let error =
+            settle(&json!({"spec": {}}), &live, &json!({"spec": {}}), &["/spec/replicas"], "me").unwrap_err();
         assert!(error.to_string().contains("/spec/replicas"), "{error}");
     }
 }

@@ -20,20 +20,10 @@ impl InventoryEntry {
     /// The entry of an object.
     pub fn of(object: &ObjectRef) -> Self {
         let rbac = object.group == RBAC_GROUP
-            && matches!(
-                object.kind.as_str(),
-                "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding"
-            );
-        let name = if rbac {
-            object.name.replace(':', "__")
-        } else {
-            object.name.clone()
-        };
+            && matches!(object.kind.as_str(), "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding");
+        let name = if rbac { object.name.replace(':', "__") } else { object.name.clone() };
         Self {
-            id: format!(
-                "{}_{}_{}_{}",
-                object.namespace, name, object.group, object.kind
-            ),
+            id: format!("{}_{}_{}_{}", object.namespace, name, object.group, object.kind),
             version: object.version.clone(),
         }
     }
@@ -85,16 +75,11 @@ impl Inventory {
     }
 
     /// The inventory stored as entries; those that cannot be read are returned too.
-    pub fn parse<'a>(
-        entries: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> (Self, Vec<InvalidId>) {
+    pub fn parse<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Self, Vec<InvalidId>) {
         let mut inventory = Self::default();
         let mut invalid = Vec::new();
         for (id, version) in entries {
-            let entry = InventoryEntry {
-                id: id.to_owned(),
-                version: version.to_owned(),
-            };
+            let entry = InventoryEntry { id: id.to_owned(), version: version.to_owned() };
             match entry.object() {
                 Ok(object) => inventory.add(&object),
                 Err(error) => invalid.push(error),
@@ -110,11 +95,7 @@ impl Inventory {
 
     /// Appends an object unless one with its identity is there; a new version replaces the old one.
     pub fn add(&mut self, object: &ObjectRef) {
-        match self
-            .objects
-            .iter_mut()
-            .find(|known| known.identity() == object.identity())
-        {
+        match self.objects.iter_mut().find(|known| known.identity() == object.identity()) {
             Some(known) => known.version.clone_from(&object.version),
             None => self.objects.push(object.clone()),
         }
@@ -136,18 +117,12 @@ impl Inventory {
     /// The objects of this inventory that `new` lacks; a changed version alone is not stale.
     pub fn stale(&self, new: &Self) -> Vec<ObjectRef> {
         let kept: HashSet<_> = new.objects.iter().map(ObjectRef::identity).collect();
-        self.objects
-            .iter()
-            .filter(|object| !kept.contains(&object.identity()))
-            .cloned()
-            .collect()
+        self.objects.iter().filter(|object| !kept.contains(&object.identity())).cloned().collect()
     }
 
     /// Whether an object with this identity is listed.
     pub fn contains(&self, object: &ObjectRef) -> bool {
-        self.objects
-            .iter()
-            .any(|known| known.identity() == object.identity())
+        self.objects.iter().any(|known| known.identity() == object.identity())
     }
 }
 
@@ -176,18 +151,9 @@ mod tests {
 
     #[test]
     fn ids_have_the_reference_format() {
-        check(
-            &object("default", "podinfo", "", "Service"),
-            "default_podinfo__Service",
-        );
-        check(
-            &object("", "flux-system", "", "Namespace"),
-            "_flux-system__Namespace",
-        );
-        check(
-            &object("apps", "web", "apps", "Deployment"),
-            "apps_web_apps_Deployment",
-        );
+        check(&object("default", "podinfo", "", "Service"), "default_podinfo__Service");
+        check(&object("", "flux-system", "", "Namespace"), "_flux-system__Namespace");
+        check(&object("apps", "web", "apps", "Deployment"), "apps_web_apps_Deployment");
         check(
             &object("", "system:node", RBAC_GROUP, "ClusterRole"),
             "_system__node_rbac.authorization.k8s.io_ClusterRole",
@@ -197,10 +163,7 @@ mod tests {
     #[test]
     fn broken_ids_are_reported() {
         for id in ["", "a", "a_b", "a_b_c", "a__g_K", "a_b_c_"] {
-            let entry = InventoryEntry {
-                id: id.into(),
-                version: "v1".into(),
-            };
+            let entry = InventoryEntry { id: id.into(), version: "v1".into() };
             assert!(entry.object().is_err(), "{id}");
         }
     }
@@ -215,37 +178,23 @@ mod tests {
             ],
         };
         let mut new = Inventory::default();
-        new.add(&ObjectRef {
-            version: "v2".into(),
-            ..object("a", "x", "apps", "Deployment")
-        });
+        new.add(&ObjectRef { version: "v2".into(), ..object("a", "x", "apps", "Deployment") });
         new.add(&object("a", "y", "networking.k8s.io", "Ingress"));
         assert_eq!(
             old.stale(&new),
-            [
-                object("a", "y", "extensions", "Ingress"),
-                object("a", "z", "", "ConfigMap")
-            ]
+            [object("a", "y", "extensions", "Ingress"), object("a", "z", "", "ConfigMap")]
         );
     }
 
     #[test]
     fn a_partial_run_forgets_nothing() {
-        let old = Inventory {
-            objects: vec![object("a", "x", "", "ConfigMap")],
-        };
+        let old = Inventory { objects: vec![object("a", "x", "", "ConfigMap")] };
         let mut partial = ChangeSet::default();
         partial.push(object("a", "new", "", "Secret"), Action::Created);
         partial.push(object("a", "x", "", "ConfigMap"), Action::Unchanged);
         partial.push(object("a", "u", "", "Secret"), Action::Unknown);
         let merged = old.merged(&partial);
-        assert_eq!(
-            merged.objects,
-            [
-                object("a", "x", "", "ConfigMap"),
-                object("a", "new", "", "Secret")
-            ]
-        );
+        assert_eq!(merged.objects, [object("a", "x", "", "ConfigMap"), object("a", "new", "", "Secret")]);
     }
 
     proptest! {

@@ -70,11 +70,7 @@ pub struct KubernetesCluster {
 impl KubernetesCluster {
     /// The cluster of `client`, under the client's own identity.
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            discovery: Arc::new(Discovery::default()),
-            impersonated_user: None,
-        }
+        Self { client, discovery: Arc::new(Discovery::default()), impersonated_user: None }
     }
 
     /// The same cluster as the service account `namespace/name`.
@@ -87,10 +83,7 @@ impl KubernetesCluster {
             request: format!("impersonate '{user}'"),
             message: error.to_string(),
         })?;
-        Ok(Self {
-            impersonated_user: Some(header),
-            ..self.clone()
-        })
+        Ok(Self { impersonated_user: Some(header), ..self.clone() })
     }
 
     /// The client requests are sent with.
@@ -104,18 +97,13 @@ impl KubernetesCluster {
         } else {
             object.version.clone()
         };
-        let versioned = ObjectRef {
-            version,
-            ..object.clone()
-        };
+        let versioned = ObjectRef { version, ..object.clone() };
         let api_version = versioned.api_version();
         if let Some(mapping) = self.discovery.known(&api_version, &object.kind) {
             return Ok(mapping);
         }
-        let no_match = || ClusterError::NoMatch {
-            kind: object.kind.clone(),
-            api_version: api_version.clone(),
-        };
+        let no_match =
+            || ClusterError::NoMatch { kind: object.kind.clone(), api_version: api_version.clone() };
         let path = if object.group.is_empty() {
             format!("/api/{api_version}")
         } else {
@@ -139,10 +127,7 @@ impl KubernetesCluster {
             })
             .collect();
         let mapping = kinds.get(&object.kind).cloned();
-        self.discovery
-            .served
-            .write()
-            .insert(api_version.clone(), kinds);
+        self.discovery.served.write().insert(api_version.clone(), kinds);
         mapping.ok_or_else(no_match)
     }
 
@@ -150,23 +135,12 @@ impl KubernetesCluster {
     /// the preferred one of its group.
     async fn mapping_of_any_version(&self, object: &ObjectRef) -> Result<Mapping, ClusterError> {
         match self.mapping(object).await {
-            Err(error)
-                if error.is_no_match()
-                    && !object.version.is_empty()
-                    && !object.group.is_empty() =>
-            {
-                let preferred = self
-                    .preferred_version(object)
-                    .await
-                    .map_err(|_| error.clone())?;
+            Err(error) if error.is_no_match() && !object.version.is_empty() && !object.group.is_empty() => {
+                let preferred = self.preferred_version(object).await.map_err(|_| error.clone())?;
                 if preferred == object.version {
                     return Err(error);
                 }
-                self.mapping(&ObjectRef {
-                    version: preferred,
-                    ..object.clone()
-                })
-                .await
+                self.mapping(&ObjectRef { version: preferred, ..object.clone() }).await
             }
             mapping => mapping,
         }
@@ -179,10 +153,8 @@ impl KubernetesCluster {
         if let Some(version) = self.discovery.preferred.read().get(&object.group) {
             return Ok(version.clone());
         }
-        let no_match = || ClusterError::NoMatch {
-            kind: object.kind.clone(),
-            api_version: object.group.clone(),
-        };
+        let no_match =
+            || ClusterError::NoMatch { kind: object.kind.clone(), api_version: object.group.clone() };
         let group: APIGroup = match self.fetch(&format!("/apis/{}", object.group)).await {
             Err(error) if error.is_not_found() => return Err(no_match()),
             answer => answer?,
@@ -192,18 +164,13 @@ impl KubernetesCluster {
             .map(|preferred| preferred.version)
             .or_else(|| group.versions.first().map(|first| first.version.clone()))
             .ok_or_else(no_match)?;
-        self.discovery
-            .preferred
-            .write()
-            .insert(object.group.clone(), version.clone());
+        self.discovery.preferred.write().insert(object.group.clone(), version.clone());
         Ok(version)
     }
 
     async fn fetch<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, ClusterError> {
         self.send("GET", path, || {
-            Request::get(path)
-                .body(Vec::new())
-                .map_err(|error| transport("GET", path, &error))
+            Request::get(path).body(Vec::new()).map_err(|error| transport("GET", path, &error))
         })
         .await
     }
@@ -241,9 +208,7 @@ impl KubernetesCluster {
 
     fn impersonate(&self, request: &mut Request<Vec<u8>>) {
         if let Some(user) = &self.impersonated_user {
-            request
-                .headers_mut()
-                .insert("impersonate-user", user.clone());
+            request.headers_mut().insert("impersonate-user", user.clone());
         }
     }
 
@@ -264,9 +229,7 @@ impl KubernetesCluster {
 /// The answer to a namespaced request that names no namespace.
 fn check_namespace(object: &ObjectRef, mapping: &Mapping) -> Result<(), ClusterError> {
     if mapping.namespaced && object.namespace.is_empty() {
-        return Err(ClusterError::not_found(
-            "the server could not find the requested resource",
-        ));
+        return Err(ClusterError::not_found("the server could not find the requested resource"));
     }
     Ok(())
 }
@@ -282,10 +245,7 @@ fn transport(verb: &str, subject: &str, error: &dyn std::error::Error) -> Cluste
         }
         source = cause.source();
     }
-    ClusterError::Transport {
-        request: format!("{verb} {subject}"),
-        message,
-    }
+    ClusterError::Transport { request: format!("{verb} {subject}"), message }
 }
 
 fn from_kube(verb: &str, subject: &str, error: &kube::Error) -> ClusterError {
@@ -306,10 +266,9 @@ async fn timed<T>(
 ) -> Result<T, ClusterError> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(|error| from_kube(verb, subject, &error)),
-        Err(_) => Err(ClusterError::TimedOut {
-            request: format!("{verb} {subject}"),
-            after: REQUEST_TIMEOUT,
-        }),
+        Err(_) => {
+            Err(ClusterError::TimedOut { request: format!("{verb} {subject}"), after: REQUEST_TIMEOUT })
+        }
     }
 }
 
@@ -346,11 +305,7 @@ impl Cluster for KubernetesCluster {
         labels: &str,
     ) -> Result<Vec<Value>, ClusterError> {
         let mapping = self.mapping(kind).await?;
-        let subject = format!(
-            "{} in namespace '{}'",
-            kind.group_kind(),
-            namespace.unwrap_or_default()
-        );
+        let subject = format!("{} in namespace '{}'", kind.group_kind(), namespace.unwrap_or_default());
         let resource = Self::resource(kind, &mapping, namespace.unwrap_or_default());
         let mut parameters = ListParams::default();
         if !labels.is_empty() {
@@ -358,16 +313,10 @@ impl Cluster for KubernetesCluster {
         }
         let list: Value = self
             .send("LIST", &subject, || {
-                resource
-                    .list(&parameters)
-                    .map_err(|error| transport("LIST", &subject, &error))
+                resource.list(&parameters).map_err(|error| transport("LIST", &subject, &error))
             })
             .await?;
-        let api_version = ObjectRef {
-            version: mapping.version.clone(),
-            ..kind.clone()
-        }
-        .api_version();
+        let api_version = ObjectRef { version: mapping.version.clone(), ..kind.clone() }.api_version();
         let Value::Object(mut list) = list else {
             return Ok(Vec::new());
         };
@@ -417,21 +366,16 @@ impl Cluster for KubernetesCluster {
         check_namespace(object, &mapping)?;
         let subject = object.to_string();
         let resource = Self::resource(object, &mapping, &object.namespace);
-        let parameters = PatchParams {
-            field_manager: Some(manager.to_owned()),
-            ..PatchParams::default()
-        };
-        let body =
-            serde_json::to_vec(operations).map_err(|error| transport("PATCH", &subject, &error))?;
+        let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        let body = serde_json::to_vec(operations).map_err(|error| transport("PATCH", &subject, &error))?;
         self.send("PATCH", &subject, || {
             // A typed JSON patch would need the operations in another type; the wire form is the same.
             let mut request = resource
                 .patch(&object.name, &parameters, &Patch::Merge(&Value::Null))
                 .map_err(|error| transport("PATCH", &subject, &error))?;
-            request.headers_mut().insert(
-                header::CONTENT_TYPE,
-                HeaderValue::from_static("application/json-patch+json"),
-            );
+            request
+                .headers_mut()
+                .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
             request.body_mut().clone_from(&body);
             Ok(request)
         })
@@ -456,17 +400,10 @@ impl Cluster for KubernetesCluster {
     async fn watch(&self, scope: &WatchScope) -> Result<Events, ClusterError> {
         let mapping = self.mapping(&scope.kind).await?;
         let subject = scope.kind.group_kind();
-        let resource = Self::resource(
-            &scope.kind,
-            &mapping,
-            scope.namespace.as_deref().unwrap_or_default(),
-        );
+        let resource = Self::resource(&scope.kind, &mapping, scope.namespace.as_deref().unwrap_or_default());
         let mut parameters = WatchParams::default().timeout(WATCH_TIMEOUT_SECONDS);
         parameters.label_selector.clone_from(&scope.labels);
-        parameters.field_selector = scope
-            .name
-            .as_ref()
-            .map(|name| format!("metadata.name={name}"));
+        parameters.field_selector = scope.name.as_ref().map(|name| format!("metadata.name={name}"));
         let request = if scope.metadata_only {
             resource.watch_metadata(&parameters, "")
         } else {
@@ -474,12 +411,7 @@ impl Cluster for KubernetesCluster {
         };
         let mut request = request.map_err(|error| transport("WATCH", &subject, &error))?;
         self.impersonate(&mut request);
-        let events = timed(
-            "WATCH",
-            &subject,
-            self.client.request_events::<Value>(request),
-        )
-        .await?;
+        let events = timed("WATCH", &subject, self.client.request_events::<Value>(request)).await?;
         Ok(relay(subject, events))
     }
 
@@ -495,9 +427,9 @@ where
 {
     let events = events.filter_map(move |event| {
         let event = match event {
-            Ok(
-                kube::core::WatchEvent::Added(object) | kube::core::WatchEvent::Modified(object),
-            ) => Some(Ok(WatchEvent::Applied(object))),
+            Ok(kube::core::WatchEvent::Added(object) | kube::core::WatchEvent::Modified(object)) => {
+                Some(Ok(WatchEvent::Applied(object)))
+            }
             Ok(kube::core::WatchEvent::Deleted(object)) => Some(Ok(WatchEvent::Deleted(object))),
             Ok(kube::core::WatchEvent::Bookmark(_)) => None,
             Ok(kube::core::WatchEvent::Error(status)) => Some(Err(ClusterError::Api {

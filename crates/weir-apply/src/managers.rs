@@ -45,10 +45,7 @@ pub struct CleanUp {
 impl CleanUp {
     /// The rules of the Kustomization controller; `overrides` are prefixes of further managers.
     pub fn kustomize(manager: &str, group: &str, overrides: &[String]) -> Self {
-        let taken = |prefix: &str, operation| TakenOver {
-            prefix: prefix.to_owned(),
-            operation,
-        };
+        let taken = |prefix: &str, operation| TakenOver { prefix: prefix.to_owned(), operation };
         let mut managers = vec![
             taken("kubectl", Operation::Apply),
             taken("kubectl", Operation::Update),
@@ -80,15 +77,12 @@ impl CleanUp {
                 continue;
             };
             for key in keys.iter().filter(|key| map.contains_key(key.as_str())) {
-                operations.push(
-                    json!({"op": "remove", "path": format!("/metadata/{field}/{}", escape(key))}),
-                );
+                operations
+                    .push(json!({"op": "remove", "path": format!("/metadata/{field}/{}", escape(key))}));
             }
         }
         if let Some(entries) = self.taken_over(live, manager) {
-            operations.push(
-                json!({"op": "replace", "path": "/metadata/managedFields", "value": entries}),
-            );
+            operations.push(json!({"op": "replace", "path": "/metadata/managedFields", "value": entries}));
         }
         (!operations.is_empty()).then_some(Value::Array(operations))
     }
@@ -115,10 +109,8 @@ impl CleanUp {
                 && object::text(entry, "operation") == "Apply"
                 && object::text(entry, "subresource").is_empty()
         };
-        let (taken, mut kept): (Vec<Value>, Vec<Value>) = entries
-            .iter()
-            .cloned()
-            .partition(|entry| self.takes_over(entry) && !own(entry));
+        let (taken, mut kept): (Vec<Value>, Vec<Value>) =
+            entries.iter().cloned().partition(|entry| self.takes_over(entry) && !own(entry));
         let mut taken = taken.into_iter();
         let mut merged = if let Some(position) = kept.iter().position(own) {
             kept.remove(position)
@@ -162,10 +154,7 @@ fn union(fields: &mut Value, other: &Value) {
 /// The JSON patch that moves every managed-fields entry to `api_version`; `None` when all are there.
 pub fn migrate_api_version(live: &Value, api_version: &str) -> Option<Value> {
     let entries = live.get("metadata")?.get("managedFields")?.as_array()?;
-    if entries
-        .iter()
-        .all(|entry| object::text(entry, "apiVersion") == api_version)
-    {
+    if entries.iter().all(|entry| object::text(entry, "apiVersion") == api_version) {
         return None;
     }
     let migrated: Vec<Value> = entries
@@ -186,10 +175,8 @@ pub(crate) fn escape(key: &str) -> String {
 
 /// The managers other than `manager` that wrote to the object itself, most recent last.
 pub fn other_managers<'a>(live: &'a Value, manager: &str) -> Vec<&'a str> {
-    let Some(entries) = live
-        .get("metadata")
-        .and_then(|metadata| metadata.get("managedFields"))
-        .and_then(Value::as_array)
+    let Some(entries) =
+        live.get("metadata").and_then(|metadata| metadata.get("managedFields")).and_then(Value::as_array)
     else {
         return Vec::new();
     };
@@ -208,32 +195,21 @@ mod tests {
     const MANAGER: &str = "kustomize-controller";
 
     fn clean_up() -> CleanUp {
-        CleanUp::kustomize(
-            MANAGER,
-            "kustomize.toolkit.fluxcd.io",
-            &["legacy".to_owned()],
-        )
+        CleanUp::kustomize(MANAGER, "kustomize.toolkit.fluxcd.io", &["legacy".to_owned()])
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "rows read better without borrows"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn entry(manager: &str, operation: &str, fields: Value) -> Value {
         json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
     }
 
     #[track_caller]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "rows read better without borrows"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(managed: Vec<Value>, expected: Option<Vec<Value>>) {
         let live = json!({"metadata": {"managedFields": managed}});
         let patch = clean_up().patch(&live, MANAGER);
-        let expected = expected.map(
-            |value| json!([{"op": "replace", "path": "/metadata/managedFields", "value": value}]),
-        );
+        let expected = expected
+            .map(|value| json!([{"op": "replace", "path": "/metadata/managedFields", "value": value}]));
         assert_eq!(patch, expected);
     }
 
@@ -243,11 +219,7 @@ mod tests {
             vec![
                 entry(MANAGER, "Apply", json!({"f:data": {}})),
                 entry("helm", "Update", json!({"f:data": {"f:x": {}}})),
-                entry(
-                    "flux-client-side-apply",
-                    "Apply",
-                    json!({"f:data": {"f:y": {}}}),
-                ),
+                entry("flux-client-side-apply", "Apply", json!({"f:data": {"f:y": {}}})),
             ],
             None,
         );
@@ -257,25 +229,13 @@ mod tests {
     fn the_first_taken_manager_is_renamed_when_there_is_no_own_entry() {
         check(
             vec![
-                entry(
-                    "kubectl-client-side-apply",
-                    "Update",
-                    json!({"f:data": {"f:a": {}}}),
-                ),
+                entry("kubectl-client-side-apply", "Update", json!({"f:data": {"f:a": {}}})),
                 entry("other", "Update", json!({"f:data": {"f:o": {}}})),
-                entry(
-                    "kubectl",
-                    "Apply",
-                    json!({"f:data": {"f:b": {}}, "f:metadata": {}}),
-                ),
+                entry("kubectl", "Apply", json!({"f:data": {"f:b": {}}, "f:metadata": {}})),
             ],
             Some(vec![
                 entry("other", "Update", json!({"f:data": {"f:o": {}}})),
-                entry(
-                    MANAGER,
-                    "Apply",
-                    json!({"f:data": {"f:a": {}, "f:b": {}}, "f:metadata": {}}),
-                ),
+                entry(MANAGER, "Apply", json!({"f:data": {"f:a": {}, "f:b": {}}, "f:metadata": {}})),
             ]),
         );
     }

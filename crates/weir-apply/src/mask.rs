@@ -16,19 +16,12 @@ pub(crate) fn error(object: &Value, error: ClusterError) -> ClusterError {
         return error;
     }
     match error {
-        ClusterError::Api {
-            code,
-            reason,
-            message,
-        } => ClusterError::Api {
-            code,
-            reason,
-            message: text(object, message),
-        },
-        ClusterError::Transport { request, message } => ClusterError::Transport {
-            request,
-            message: text(object, message),
-        },
+        ClusterError::Api { code, reason, message } => {
+            ClusterError::Api { code, reason, message: text(object, message) }
+        }
+        ClusterError::Transport { request, message } => {
+            ClusterError::Transport { request, message: text(object, message) }
+        }
         other @ (ClusterError::NoMatch { .. } | ClusterError::TimedOut { .. }) => other,
     }
 }
@@ -42,16 +35,11 @@ fn text(secret: &Value, mut message: String) -> String {
         };
         for value in map.values().filter_map(Value::as_str) {
             values.push(value.to_owned());
-            let decoded = STANDARD
-                .decode(value)
-                .ok()
-                .and_then(|bytes| String::from_utf8(bytes).ok());
+            let decoded = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             values.extend(decoded);
         }
     }
-    if let Some(applied) =
-        object::annotation(secret, "kubectl.kubernetes.io/last-applied-configuration")
-    {
+    if let Some(applied) = object::annotation(secret, "kubectl.kubernetes.io/last-applied-configuration") {
         values.push(applied.to_owned());
     }
     values.retain(|value| value.len() >= MASKED_BYTES_MIN);
@@ -78,10 +66,7 @@ mod tests {
             reason: "Invalid".into(),
             message: message.into(),
         };
-        let masked = error(
-            &secret,
-            api("data: Invalid value: hunter2 aHVudGVyMg== swordfish, no key"),
-        );
+        let masked = error(&secret, api("data: Invalid value: hunter2 aHVudGVyMg== swordfish, no key"));
         assert_eq!(masked, api("data: Invalid value: *** *** ***, no key"));
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "swordfish"}});
         assert_eq!(error(&config, api("swordfish")), api("swordfish"));

@@ -120,12 +120,7 @@ impl MemoryCluster {
 
     /// Makes the next `times` requests of this kind about `subject` (`*`: any) fail.
     pub fn fail(&self, verb: Verb, subject: &str, error: ClusterError, times: usize) {
-        self.state.lock().faults.push(Fault {
-            verb,
-            subject: subject.to_owned(),
-            error,
-            times,
-        });
+        self.state.lock().faults.push(Fault { verb, subject: subject.to_owned(), error, times });
     }
 
     /// Makes a kind unknown until a CRD for it is applied, or known again.
@@ -151,21 +146,14 @@ impl MemoryCluster {
 }
 
 fn key(object: &ObjectRef) -> Key {
-    (
-        object.group.clone(),
-        object.kind.clone(),
-        object.namespace.clone(),
-        object.name.clone(),
-    )
+    (object.group.clone(), object.kind.clone(), object.namespace.clone(), object.name.clone())
 }
 
 impl State {
     fn record(&mut self, verb: Verb, subject: &str) -> Result<(), ClusterError> {
         self.requests.push((verb, subject.to_owned()));
         let fault = self.faults.iter_mut().find(|fault| {
-            fault.times > 0
-                && fault.verb == verb
-                && (fault.subject == "*" || fault.subject == subject)
+            fault.times > 0 && fault.verb == verb && (fault.subject == "*" || fault.subject == subject)
         });
         match fault {
             Some(fault) => {
@@ -177,10 +165,7 @@ impl State {
     }
 
     fn check_kind(&self, object: &ObjectRef) -> Result<(), ClusterError> {
-        if self
-            .unknown
-            .contains(&(object.group.clone(), object.kind.clone()))
-        {
+        if self.unknown.contains(&(object.group.clone(), object.kind.clone())) {
             return Err(ClusterError::NoMatch {
                 kind: object.kind.clone(),
                 api_version: object.api_version(),
@@ -190,8 +175,7 @@ impl State {
     }
 
     fn is_cluster_scoped(&self, object: &ObjectRef) -> bool {
-        self.cluster_scoped
-            .contains(&(object.group.clone(), object.kind.clone()))
+        self.cluster_scoped.contains(&(object.group.clone(), object.kind.clone()))
     }
 
     /// The reference without a namespace if the kind has none.
@@ -214,9 +198,9 @@ impl State {
     fn applied(&self, reference: &ObjectRef, desired: &Value, manager: &str) -> Value {
         let previous = self.applied.get(&(key(reference), manager.to_owned()));
         let live = self.objects.get(&key(reference));
-        let mut result = live.cloned().unwrap_or_else(
-            || json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"]}),
-        );
+        let mut result = live
+            .cloned()
+            .unwrap_or_else(|| json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"]}));
         if let Some(previous) = previous {
             remove_missing(&mut result, previous, desired);
         }
@@ -284,12 +268,11 @@ impl Cluster for MemoryCluster {
         let mut state = self.state.lock();
         state.record(Verb::List, &kind.kind)?;
         state.check_kind(kind)?;
-        let selector =
-            crate::ignore::Selector::parse(labels).map_err(|error| ClusterError::Api {
-                code: 400,
-                reason: "BadRequest".into(),
-                message: error.to_string(),
-            })?;
+        let selector = crate::ignore::Selector::parse(labels).map_err(|error| ClusterError::Api {
+            code: 400,
+            reason: "BadRequest".into(),
+            message: error.to_string(),
+        })?;
         Ok(state
             .objects
             .iter()
@@ -306,21 +289,13 @@ impl Cluster for MemoryCluster {
     async fn apply(&self, object: &Value, mode: ApplyMode<'_>) -> Result<Value, ClusterError> {
         let reference = ObjectRef::of(object);
         let mut state = self.state.lock();
-        let verb = if mode.dry_run {
-            Verb::DryRun
-        } else {
-            Verb::Apply
-        };
+        let verb = if mode.dry_run { Verb::DryRun } else { Verb::Apply };
         state.record(verb, &reference.to_string())?;
         state.check_kind(&reference)?;
         let reference = state.scoped(&reference);
         if state.namespaces_required && !reference.namespace.is_empty() {
-            let namespace = (
-                String::new(),
-                "Namespace".to_owned(),
-                String::new(),
-                reference.namespace.clone(),
-            );
+            let namespace =
+                (String::new(), "Namespace".to_owned(), String::new(), reference.namespace.clone());
             if !state.objects.contains_key(&namespace) {
                 return Err(ClusterError::not_found(format!(
                     "namespaces \"{}\" not found",
@@ -337,18 +312,10 @@ impl Cluster for MemoryCluster {
             state.touch(&mut result);
         }
         state.objects.insert(key(&reference), result.clone());
-        state
-            .applied
-            .insert((key(&reference), mode.manager.to_owned()), object.clone());
+        state.applied.insert((key(&reference), mode.manager.to_owned()), object.clone());
         if reference.kind == "CustomResourceDefinition" {
-            let group = result["spec"]["group"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            let kind = result["spec"]["names"]["kind"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
+            let group = result["spec"]["group"].as_str().unwrap_or_default().to_owned();
+            let kind = result["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
             state.unknown.remove(&(group, kind));
         }
         drop(state);
@@ -389,11 +356,8 @@ impl Cluster for MemoryCluster {
         state.record(Verb::Delete, &object.to_string())?;
         state.check_kind(object)?;
         let reference = state.scoped(object);
-        let holds = |live: &Value| {
-            live["metadata"]["finalizers"]
-                .as_array()
-                .is_some_and(|list| !list.is_empty())
-        };
+        let holds =
+            |live: &Value| live["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         match state.objects.get_mut(&key(&reference)) {
             None => return Err(ClusterError::not_found(format!("{object} not found"))),
             Some(live) if holds(live) => {
@@ -403,9 +367,7 @@ impl Cluster for MemoryCluster {
             Some(_) => {}
         }
         let removed = state.objects.remove(&key(&reference));
-        state
-            .applied
-            .retain(|(applied, _), _| *applied != key(&reference));
+        state.applied.retain(|(applied, _), _| *applied != key(&reference));
         drop(state);
         if let Some(removed) = removed {
             let _ = self.events.send(WatchEvent::Deleted(removed));
@@ -422,8 +384,8 @@ impl Cluster for MemoryCluster {
             state.objects.values().cloned().collect()
         };
         let scope = scope.clone();
-        let selector = crate::ignore::Selector::parse(scope.labels.as_deref().unwrap_or_default())
-            .unwrap_or_default();
+        let selector =
+            crate::ignore::Selector::parse(scope.labels.as_deref().unwrap_or_default()).unwrap_or_default();
         let live = stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.ok().map(|event| (event, receiver))
         });
@@ -432,14 +394,8 @@ impl Cluster for MemoryCluster {
             let (WatchEvent::Applied(object) | WatchEvent::Deleted(object)) = event;
             let reference = ObjectRef::of(object);
             let wanted = reference.is_kind(&scope.kind.group, &scope.kind.kind)
-                && scope
-                    .namespace
-                    .as_ref()
-                    .is_none_or(|namespace| *namespace == reference.namespace)
-                && scope
-                    .name
-                    .as_ref()
-                    .is_none_or(|name| *name == reference.name)
+                && scope.namespace.as_ref().is_none_or(|namespace| *namespace == reference.namespace)
+                && scope.name.as_ref().is_none_or(|name| *name == reference.name)
                 && selector.matches(|key| object::label(object, key));
             futures::future::ready(wanted)
         });

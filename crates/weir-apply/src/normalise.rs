@@ -72,70 +72,27 @@ fn pod_spec(reference: &ObjectRef) -> Option<&'static [&'static str]> {
 const POD_QUANTITIES: &[&[&str]] = &[
     &["containers", "[]", "resources", "limits", "*"],
     &["containers", "[]", "resources", "requests", "*"],
-    &[
-        "containers",
-        "[]",
-        "env",
-        "[]",
-        "valueFrom",
-        "resourceFieldRef",
-        "divisor",
-    ],
+    &["containers", "[]", "env", "[]", "valueFrom", "resourceFieldRef", "divisor"],
     &["initContainers", "[]", "resources", "limits", "*"],
     &["initContainers", "[]", "resources", "requests", "*"],
-    &[
-        "initContainers",
-        "[]",
-        "env",
-        "[]",
-        "valueFrom",
-        "resourceFieldRef",
-        "divisor",
-    ],
+    &["initContainers", "[]", "env", "[]", "valueFrom", "resourceFieldRef", "divisor"],
     &["ephemeralContainers", "[]", "resources", "limits", "*"],
     &["ephemeralContainers", "[]", "resources", "requests", "*"],
     &["resources", "limits", "*"],
     &["resources", "requests", "*"],
     &["overhead", "*"],
     &["volumes", "[]", "emptyDir", "sizeLimit"],
-    &[
-        "volumes",
-        "[]",
-        "downwardAPI",
-        "items",
-        "[]",
-        "resourceFieldRef",
-        "divisor",
-    ],
-    &[
-        "volumes",
-        "[]",
-        "ephemeral",
-        "volumeClaimTemplate",
-        "spec",
-        "resources",
-        "limits",
-        "*",
-    ],
-    &[
-        "volumes",
-        "[]",
-        "ephemeral",
-        "volumeClaimTemplate",
-        "spec",
-        "resources",
-        "requests",
-        "*",
-    ],
+    &["volumes", "[]", "downwardAPI", "items", "[]", "resourceFieldRef", "divisor"],
+    &["volumes", "[]", "ephemeral", "volumeClaimTemplate", "spec", "resources", "limits", "*"],
+    &["volumes", "[]", "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "*"],
 ];
 
 /// Paths of quantities in other built-in kinds.
 fn own_quantities(reference: &ObjectRef) -> &'static [&'static [&'static str]] {
     match (reference.group.as_str(), reference.kind.as_str()) {
-        ("", "PersistentVolumeClaim") => &[
-            &["spec", "resources", "limits", "*"],
-            &["spec", "resources", "requests", "*"],
-        ],
+        ("", "PersistentVolumeClaim") => {
+            &[&["spec", "resources", "limits", "*"], &["spec", "resources", "requests", "*"]]
+        }
         ("", "PersistentVolume") => &[&["spec", "capacity", "*"]],
         ("", "ResourceQuota") => &[&["spec", "hard", "*"]],
         ("", "LimitRange") => &[
@@ -146,24 +103,8 @@ fn own_quantities(reference: &ObjectRef) -> &'static [&'static [&'static str]] {
             &["spec", "limits", "[]", "maxLimitRequestRatio", "*"],
         ],
         ("apps", "StatefulSet") => &[
-            &[
-                "spec",
-                "volumeClaimTemplates",
-                "[]",
-                "spec",
-                "resources",
-                "limits",
-                "*",
-            ],
-            &[
-                "spec",
-                "volumeClaimTemplates",
-                "[]",
-                "spec",
-                "resources",
-                "requests",
-                "*",
-            ],
+            &["spec", "volumeClaimTemplates", "[]", "spec", "resources", "limits", "*"],
+            &["spec", "volumeClaimTemplates", "[]", "spec", "resources", "requests", "*"],
         ],
         ("autoscaling", "HorizontalPodAutoscaler") => &[
             &["spec", "metrics", "[]", "*", "target", "averageValue"],
@@ -205,9 +146,7 @@ fn visit(value: &mut Value, path: &[&str], change: &mut dyn FnMut(&mut Value)) {
     };
     match (*first, value) {
         ("[]", Value::Array(items)) => items.iter_mut().for_each(|item| visit(item, rest, change)),
-        ("*", Value::Object(map)) => map
-            .values_mut()
-            .for_each(|child| visit(child, rest, change)),
+        ("*", Value::Object(map)) => map.values_mut().for_each(|child| visit(child, rest, change)),
         (key, Value::Object(map)) => {
             if let Some(child) = map.get_mut(key) {
                 visit(child, rest, change);
@@ -229,11 +168,7 @@ fn complete(reference: &ObjectRef, object: &mut Value) {
                 });
             }
             if with_protocol {
-                visit(
-                    pod,
-                    &["containers", "[]", "ports", "[]"],
-                    &mut default_protocol,
-                );
+                visit(pod, &["containers", "[]", "ports", "[]"], &mut default_protocol);
             }
         });
     }
@@ -249,26 +184,18 @@ fn complete(reference: &ObjectRef, object: &mut Value) {
             visit(object, &["spec"], &mut |spec| {
                 add_empty(spec, "updateStrategy");
             });
-            visit(
-                object,
-                &["spec", "volumeClaimTemplates", "[]"],
-                &mut |claim| {
-                    add_empty(claim, "status");
-                    visit(claim, &["spec"], &mut |spec| add_empty(spec, "resources"));
-                },
-            );
+            visit(object, &["spec", "volumeClaimTemplates", "[]"], &mut |claim| {
+                add_empty(claim, "status");
+                visit(claim, &["spec"], &mut |spec| add_empty(spec, "resources"));
+            });
         }
         ("batch", "CronJob") => {
             visit(object, &["spec", "jobTemplate"], &mut |template| {
                 add_empty(template, "metadata");
             });
-            visit(
-                object,
-                &["spec", "jobTemplate", "spec", "template"],
-                &mut |template| {
-                    add_empty(template, "metadata");
-                },
-            );
+            visit(object, &["spec", "jobTemplate", "spec", "template"], &mut |template| {
+                add_empty(template, "metadata");
+            });
         }
         ("batch", "Job") => visit(object, &["spec", "template"], &mut |template| {
             add_empty(template, "metadata");
@@ -290,12 +217,7 @@ fn default_protocol(port: &mut Value) {
     let Some(port) = port.as_object_mut() else {
         return;
     };
-    if port
-        .get("protocol")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .is_empty()
-    {
+    if port.get("protocol").and_then(Value::as_str).unwrap_or_default().is_empty() {
         port.insert("protocol".to_owned(), "TCP".into());
     }
 }
@@ -307,9 +229,7 @@ fn move_string_data(secret: &mut Value) {
     let Some(Value::Object(plain)) = secret.remove("stringData") else {
         return;
     };
-    let data = secret
-        .entry("data")
-        .or_insert_with(|| Value::Object(Map::new()));
+    let data = secret.entry("data").or_insert_with(|| Value::Object(Map::new()));
     let Some(data) = data.as_object_mut() else {
         return;
     };
@@ -338,47 +258,38 @@ pub(crate) fn remove_doubled_metrics(autoscaler: &mut Value) {
 }
 
 fn drop_invalid_ca_bundle(definition: &mut Value) {
-    visit(
-        definition,
-        &["spec", "conversion", "webhook", "clientConfig"],
-        &mut |config| {
-            let Some(config) = config.as_object_mut() else {
-                return;
-            };
-            let valid = match config.get("caBundle") {
-                None => true,
-                Some(Value::String(bundle)) => STANDARD
-                    .decode(bundle)
-                    .is_ok_and(|pem| holds_certificate(&pem)),
-                Some(_) => false,
-            };
-            if !valid {
-                config.remove("caBundle");
-            }
-        },
-    );
+    visit(definition, &["spec", "conversion", "webhook", "clientConfig"], &mut |config| {
+        let Some(config) = config.as_object_mut() else {
+            return;
+        };
+        let valid = match config.get("caBundle") {
+            None => true,
+            Some(Value::String(bundle)) => STANDARD.decode(bundle).is_ok_and(|pem| holds_certificate(&pem)),
+            Some(_) => false,
+        };
+        if !valid {
+            config.remove("caBundle");
+        }
+    });
 }
 
 /// Whether the text has at least one PEM block that is a certificate and decodes.
 fn holds_certificate(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
-    text.split("-----BEGIN CERTIFICATE-----")
-        .skip(1)
-        .any(|rest| {
-            rest.split_once("-----END CERTIFICATE-----")
-                .is_some_and(|(body, _)| {
-                    let body: String = body.chars().filter(|c| !c.is_whitespace()).collect();
-                    !body.is_empty() && STANDARD.decode(body).is_ok()
-                })
+    text.split("-----BEGIN CERTIFICATE-----").skip(1).any(|rest| {
+        rest.split_once("-----END CERTIFICATE-----").is_some_and(|(body, _)| {
+            let body: String = body.chars().filter(|c| !c.is_whitespace()).collect();
+            !body.is_empty() && STANDARD.decode(body).is_ok()
         })
+    })
 }
 
 mod builtin {
     //! The kinds built into Kubernetes.
 
     use k8s_openapi::api::{
-        admissionregistration, apps, autoscaling, batch, certificates, coordination, core,
-        discovery, flowcontrol, networking, node, policy, rbac, scheduling, storage,
+        admissionregistration, apps, autoscaling, batch, certificates, coordination, core, discovery,
+        flowcontrol, networking, node, policy, rbac, scheduling, storage,
     };
     use serde::Serialize;
     use serde::de::DeserializeOwned;
@@ -480,18 +391,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "rows read better without borrows"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(input: Value, expected: Value) {
         let normal = normalise(input).unwrap();
         assert_eq!(normal, expected);
-        assert_eq!(
-            normalise(normal.clone()).unwrap(),
-            normal,
-            "normalising twice changes nothing"
-        );
+        assert_eq!(normalise(normal.clone()).unwrap(), normal, "normalising twice changes nothing");
     }
 
     #[test]
@@ -561,8 +465,7 @@ mod tests {
 
     #[test]
     fn objects_need_a_name() {
-        let error =
-            normalise(json!({"apiVersion": "v1", "kind": "Service", "metadata": {}})).unwrap_err();
+        let error = normalise(json!({"apiVersion": "v1", "kind": "Service", "metadata": {}})).unwrap_err();
         assert_eq!(
             error.to_string(),
             "Service/ normalization error: apiVersion, kind and metadata.name are required"
@@ -572,11 +475,11 @@ mod tests {
     #[test]
     fn encrypted_secrets_are_recognised() {
         let group = "kustomize.toolkit.fluxcd.io";
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "sops": {"mac": "x"}});
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "sops": {"mac": "x"}});
         assert!(is_encrypted_secret(&secret, group));
         let mut opted_out = secret.clone();
-        opted_out["metadata"]["annotations"] =
-            json!({"kustomize.toolkit.fluxcd.io/decrypt": "Disabled"});
+        opted_out["metadata"]["annotations"] = json!({"kustomize.toolkit.fluxcd.io/decrypt": "Disabled"});
         assert!(!is_encrypted_secret(&opted_out, group));
         let mut other = secret;
         other["apiVersion"] = "example.com/v1".into();

@@ -37,11 +37,7 @@ impl ObjectRef {
 
     /// `group/version`, or `version` in the core group.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// The same object whatever its version: what decides identity in the inventory.
@@ -56,11 +52,7 @@ impl ObjectRef {
 
     /// `Kind.group`, or `Kind` in the core group.
     pub fn group_kind(&self) -> String {
-        if self.group.is_empty() {
-            self.kind.clone()
-        } else {
-            format!("{}.{}", self.kind, self.group)
-        }
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 }
 
@@ -81,10 +73,7 @@ pub fn split_api_version(api_version: &str) -> (&str, &str) {
 
 /// The string at a top-level field, or the empty string.
 pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object
-        .get(field)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The string at `metadata.<field>`, or the empty string.
@@ -139,9 +128,7 @@ pub fn set_metadata<'a>(
 }
 
 fn child_map<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
-    let child = parent
-        .entry(key.to_owned())
-        .or_insert_with(|| Value::Object(Map::new()));
+    let child = parent.entry(key.to_owned()).or_insert_with(|| Value::Object(Map::new()));
     if !child.is_object() {
         *child = Value::Object(Map::new());
     }
@@ -164,9 +151,8 @@ mod tests {
         assert_eq!(reference.to_string(), "Deployment/prod/web");
         assert_eq!(reference.api_version(), "apps/v1");
         assert_eq!(reference.group_kind(), "Deployment.apps");
-        let namespace = ObjectRef::of(
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}}),
-        );
+        let namespace =
+            ObjectRef::of(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}}));
         assert_eq!(namespace.to_string(), "Namespace/prod");
         assert_eq!(namespace.api_version(), "v1");
     }

@@ -35,10 +35,7 @@ const FIRST: &[&str] = &[
 ];
 
 /// Kinds applied after all others.
-const LAST: &[&str] = &[
-    "MutatingWebhookConfiguration",
-    "ValidatingWebhookConfiguration",
-];
+const LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 fn rank(kind: &str) -> usize {
     if let Some(position) = FIRST.iter().position(|first| *first == kind) {
@@ -117,19 +114,12 @@ pub fn stages(objects: Vec<Value>, custom: &CustomStageKinds) -> Vec<Stage> {
             (stage_of(&reference, custom), reference, object)
         })
         .collect();
-    keyed.sort_by(|left, right| {
-        left.0
-            .cmp(&right.0)
-            .then_with(|| apply_order(&left.1, &right.1))
-    });
+    keyed.sort_by(|left, right| left.0.cmp(&right.0).then_with(|| apply_order(&left.1, &right.1)));
     let mut stages: Vec<Stage> = Vec::new();
     for (kind, _, object) in keyed {
         match stages.last_mut() {
             Some(stage) if stage.kind == kind => stage.objects.push(object),
-            _ => stages.push(Stage {
-                kind,
-                objects: vec![object],
-            }),
+            _ => stages.push(Stage { kind, objects: vec![object] }),
         }
     }
     stages
@@ -166,14 +156,7 @@ mod tests {
         let got: Vec<(StageKind, Vec<String>)> = stages
             .iter()
             .map(|stage| {
-                (
-                    stage.kind,
-                    stage
-                        .objects
-                        .iter()
-                        .map(|object| ObjectRef::of(object).to_string())
-                        .collect(),
-                )
+                (stage.kind, stage.objects.iter().map(|object| ObjectRef::of(object).to_string()).collect())
             })
             .collect();
         let expected: Vec<(StageKind, Vec<String>)> = expected
@@ -188,11 +171,7 @@ mod tests {
         check(
             "",
             vec![
-                object(
-                    "admissionregistration.k8s.io/v1",
-                    "ValidatingWebhookConfiguration",
-                    "w",
-                ),
+                object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w"),
                 object("example.com/v1", "Widget", "w"),
                 object("v1", "ConfigMap", "b"),
                 object("v1", "ConfigMap", "a"),
@@ -200,20 +179,12 @@ mod tests {
                 object("storage.k8s.io/v1", "StorageClass", "fast"),
                 object("rbac.authorization.k8s.io/v1", "ClusterRole", "r"),
                 object("v1", "Namespace", "n"),
-                object(
-                    "apiextensions.k8s.io/v1",
-                    "CustomResourceDefinition",
-                    "widgets.example.com",
-                ),
+                object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com"),
             ],
             &[
                 (
                     StageKind::Definitions,
-                    &[
-                        "CustomResourceDefinition/widgets.example.com",
-                        "Namespace/n",
-                        "ClusterRole/r",
-                    ],
+                    &["CustomResourceDefinition/widgets.example.com", "Namespace/n", "ClusterRole/r"],
                 ),
                 (StageKind::Classes, &["StorageClass/fast"]),
                 (
@@ -250,10 +221,6 @@ mod tests {
 
     #[test]
     fn a_namespace_of_another_group_is_no_definition() {
-        check(
-            "",
-            vec![object("example.com/v1", "Namespace", "n")],
-            &[(StageKind::Rest, &["Namespace/n"])],
-        );
+        check("", vec![object("example.com/v1", "Namespace", "n")], &[(StageKind::Rest, &["Namespace/n"])]);
     }
 }

@@ -28,13 +28,7 @@ impl Owner {
 
     /// A label selector for everything this owner has applied.
     pub fn selector(&self) -> String {
-        format!(
-            "{}={},{}={}",
-            self.name_label(),
-            self.name,
-            self.namespace_label(),
-            self.namespace
-        )
+        format!("{}={},{}={}", self.name_label(), self.name, self.namespace_label(), self.namespace)
     }
 
     /// Sets the owner labels on an object.
@@ -43,10 +37,7 @@ impl Owner {
         object::set_metadata(
             object,
             "labels",
-            [
-                (name.as_str(), self.name.as_str()),
-                (namespace.as_str(), self.namespace.as_str()),
-            ],
+            [(name.as_str(), self.name.as_str()), (namespace.as_str(), self.namespace.as_str())],
         );
     }
 
@@ -60,8 +51,7 @@ impl Owner {
 /// Whether label or annotation `<group>/<key>` of `object` has `value`, ignoring case.
 pub fn asks(object: &Value, group: &str, key: &str, value: &str) -> bool {
     let full_key = format!("{group}/{key}");
-    let matches =
-        |found: Option<&str>| found.is_some_and(|found| found.eq_ignore_ascii_case(value));
+    let matches = |found: Option<&str>| found.is_some_and(|found| found.eq_ignore_ascii_case(value));
     matches(object::label(object, &full_key)) || matches(object::annotation(object, &full_key))
 }
 
@@ -110,11 +100,7 @@ mod tests {
 
     #[track_caller]
     fn check_skip(desired: &Value, live: Option<&Value>, expected: bool) {
-        assert_eq!(
-            skips_apply(GROUP, desired, live),
-            expected,
-            "desired {desired} live {live:?}"
-        );
+        assert_eq!(skips_apply(GROUP, desired, live), expected, "desired {desired} live {live:?}");
     }
 
     #[test]
@@ -142,30 +128,19 @@ mod tests {
         ] {
             assert!(keeps(GROUP, &kept), "{kept}");
         }
-        for pruned in [
-            labelled("prune", "enabled"),
-            annotated("ssa", "IfNotPresent"),
-            json!({}),
-        ] {
+        for pruned in [labelled("prune", "enabled"), annotated("ssa", "IfNotPresent"), json!({})] {
             assert!(!keeps(GROUP, &pruned), "{pruned}");
         }
     }
 
     #[test]
     fn ownership_needs_both_labels() {
-        let owner = Owner {
-            group: GROUP.into(),
-            name: "apps".into(),
-            namespace: "flux-system".into(),
-        };
+        let owner = Owner { group: GROUP.into(), name: "apps".into(), namespace: "flux-system".into() };
         let mut object = json!({"metadata": {"name": "x"}});
         assert!(!owner.owns(&object));
         owner.mark(&mut object);
         assert!(owner.owns(&object));
-        let other = Owner {
-            namespace: "other".into(),
-            ..owner
-        };
+        let other = Owner { namespace: "other".into(), ..owner };
         assert!(!other.owns(&object));
     }
 }

@@ -49,11 +49,7 @@ impl Pruned {
     /// # Errors
     /// When something could not be deleted.
     pub fn result(&self) -> Result<(), PruneError> {
-        if self.errors.is_empty() {
-            Ok(())
-        } else {
-            Err(PruneError(self.errors.clone()))
-        }
+        if self.errors.is_empty() { Ok(()) } else { Err(PruneError(self.errors.clone())) }
     }
 }
 
@@ -91,10 +87,7 @@ async fn delete_owned(
         Ok(None) => return Ok(Action::Deleted),
         Err(error) if error.is_no_match() => return Ok(Action::Deleted),
         Err(source) => {
-            return Err(PruneFailure::Query {
-                object: object.clone(),
-                source,
-            });
+            return Err(PruneFailure::Query { object: object.clone(), source });
         }
     };
     if !owner.owns(&live) || policy::keeps(&owner.group, &live) {
@@ -103,10 +96,7 @@ async fn delete_owned(
     match cluster.delete(object).await {
         Ok(()) => Ok(Action::Deleted),
         Err(error) if error.is_not_found() => Ok(Action::Deleted),
-        Err(source) => Err(PruneFailure::Delete {
-            object: object.clone(),
-            source,
-        }),
+        Err(source) => Err(PruneFailure::Delete { object: object.clone(), source }),
     }
 }
 

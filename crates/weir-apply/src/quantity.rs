@@ -20,9 +20,7 @@ pub fn canonical(text: &str) -> Option<String> {
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (multiplier, format) = suffix_value(suffix)?;
     let nano = scaled(number, multiplier)?;
@@ -38,24 +36,9 @@ struct Multiplier {
 }
 
 fn suffix_value(suffix: &str) -> Option<(Multiplier, Format)> {
-    let binary = |power: u32| {
-        Some((
-            Multiplier {
-                factor: 1_i128 << (10 * power),
-                exponent: 0,
-            },
-            Format::Binary,
-        ))
-    };
-    let decimal = |exponent: i32| {
-        Some((
-            Multiplier {
-                factor: 1,
-                exponent,
-            },
-            Format::Decimal,
-        ))
-    };
+    let binary =
+        |power: u32| Some((Multiplier { factor: 1_i128 << (10 * power), exponent: 0 }, Format::Binary));
+    let decimal = |exponent: i32| Some((Multiplier { factor: 1, exponent }, Format::Decimal));
     match suffix {
         "Ki" => binary(1),
         "Mi" => binary(2),
@@ -76,13 +59,7 @@ fn suffix_value(suffix: &str) -> Option<(Multiplier, Format)> {
         _ => {
             let digits = suffix.strip_prefix(['e', 'E'])?;
             let exponent: i32 = digits.parse().ok()?;
-            Some((
-                Multiplier {
-                    factor: 1,
-                    exponent,
-                },
-                Format::Exponent,
-            ))
+            Some((Multiplier { factor: 1, exponent }, Format::Exponent))
         }
     }
 }
@@ -96,10 +73,7 @@ fn scaled(number: &str, multiplier: Multiplier) -> Option<i128> {
     let digits = format!("{whole}{fraction}");
     let mantissa: i128 = digits.parse().ok()?;
     let mantissa = mantissa.checked_mul(multiplier.factor)?;
-    let exponent = multiplier
-        .exponent
-        .checked_add(9)?
-        .checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let exponent = multiplier.exponent.checked_add(9)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
     if exponent >= 0 {
         mantissa.checked_mul(10_i128.checked_pow(exponent.unsigned_abs())?)
     } else {
@@ -169,11 +143,7 @@ mod tests {
     #[track_caller]
     fn check(input: &str, expected: &str) {
         assert_eq!(canonical(input).as_deref(), Some(expected), "{input}");
-        assert_eq!(
-            canonical(expected).as_deref(),
-            Some(expected),
-            "canonical form of {input} is stable"
-        );
+        assert_eq!(canonical(expected).as_deref(), Some(expected), "canonical form of {input} is stable");
     }
 
     #[test]

@@ -31,9 +31,7 @@ pub struct ArchiveWriter<W: Write> {
 impl<W: Write> ArchiveWriter<W> {
     /// Starts an archive; the root directory entry is written at once.
     pub fn new(output: W) -> io::Result<Self> {
-        let mut writer = Self {
-            output: GzBuilder::new().write(output, Compression::new(6)),
-        };
+        let mut writer = Self { output: GzBuilder::new().write(output, Compression::new(6)) };
         writer.directory(b".")?;
         Ok(writer)
     }
@@ -78,24 +76,14 @@ pub fn archive_tree(tree: &MemoryTree) -> io::Result<Bytes> {
 
 /// The order of entries in an archive: a directory before its content, siblings by base name.
 pub fn compare_paths(left: &[u8], right: &[u8]) -> Ordering {
-    left.split(|byte| *byte == b'/')
-        .cmp(right.split(|byte| *byte == b'/'))
+    left.split(|byte| *byte == b'/').cmp(right.split(|byte| *byte == b'/'))
 }
 
-fn write_header(
-    output: &mut impl Write,
-    path: &[u8],
-    mode: u32,
-    size: u64,
-    kind: u8,
-) -> io::Result<()> {
+fn write_header(output: &mut impl Write, path: &[u8], mode: u32, size: u64, kind: u8) -> io::Result<()> {
     if size > FILE_BYTES_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!(
-                "file '{}' of {size} bytes is too large",
-                String::from_utf8_lossy(path)
-            ),
+            format!("file '{}' of {size} bytes is too large", String::from_utf8_lossy(path)),
         ));
     }
     let fits = fit_name(path);
@@ -141,19 +129,13 @@ fn fit_name(path: &[u8]) -> Option<(&[u8], &[u8])> {
         return Some((&path[..0], path));
     }
     let searched = &path[..path.len().min(PREFIX_BYTES_MAX + 1)];
-    let slash = searched
-        .iter()
-        .rposition(|byte| *byte == b'/')
-        .filter(|slash| *slash > 0)?;
+    let slash = searched.iter().rposition(|byte| *byte == b'/').filter(|slash| *slash > 0)?;
     let (prefix, name) = (&path[..slash], &path[slash + 1..]);
     (!name.is_empty() && name.len() <= NAME_BYTES_MAX).then_some((prefix, name))
 }
 
 fn ascii_only(text: &[u8]) -> Vec<u8> {
-    text.iter()
-        .copied()
-        .filter(|byte| byte.is_ascii() && *byte != 0)
-        .collect()
+    text.iter().copied().filter(|byte| byte.is_ascii() && *byte != 0).collect()
 }
 
 /// `<length> <key>=<value>\n`, where the length counts itself.
@@ -184,9 +166,7 @@ impl Block {
         block.put(0, NAME_BYTES_MAX, &name);
         if name.len() > NAME_BYTES_MAX && name[NAME_BYTES_MAX - 1] == b'/' {
             // A cut-off name must not look like that of a directory.
-            let kept = name[..NAME_BYTES_MAX]
-                .iter()
-                .rposition(|byte| *byte != b'/');
+            let kept = name[..NAME_BYTES_MAX].iter().rposition(|byte| *byte != b'/');
             block.0[kept.map_or(0, |last| last + 1)] = 0;
         }
         block.octal(100, 8, u64::from(mode));
@@ -205,11 +185,7 @@ impl Block {
     }
 
     fn octal(&mut self, offset: usize, length: usize, value: u64) {
-        self.put(
-            offset,
-            length,
-            format!("{value:0width$o}", width = length - 1).as_bytes(),
-        );
+        self.put(offset, length, format!("{value:0width$o}", width = length - 1).as_bytes());
     }
 
     fn finish(mut self) -> [u8; BLOCK_BYTES] {

@@ -21,9 +21,7 @@ fn check(paths: &[(&str, Option<&str>)], expected: &str) {
             None => writer.directory(path.as_bytes()).unwrap(),
             Some(content) => {
                 let executable = content.starts_with("#!");
-                writer
-                    .file(path.as_bytes(), executable, content.as_bytes())
-                    .unwrap();
+                writer.file(path.as_bytes(), executable, content.as_bytes()).unwrap();
             }
         }
     }
@@ -34,12 +32,7 @@ fn check(paths: &[(&str, Option<&str>)], expected: &str) {
 #[test]
 fn plain_tree_equals_go() {
     check(
-        &[
-            ("a", None),
-            ("a/x", Some("hello\n")),
-            ("a.b", Some("")),
-            ("run.sh", Some("#!/bin/sh\n")),
-        ],
+        &[("a", None), ("a/x", Some("hello\n")), ("a.b", Some("")), ("run.sh", Some("#!/bin/sh\n"))],
         PLAIN,
     );
 }
@@ -81,28 +74,16 @@ fn children_follow_their_directory() {
 fn trees() -> impl Strategy<Value = MemoryTree> {
     let name = "[a-cä.]{1,3}|[d-e]{60,120}";
     let path = prop::collection::vec(name, 1..4).prop_map(|parts| parts.join("/"));
-    let file = (
-        path,
-        prop::collection::vec(any::<u8>(), 0..600),
-        any::<bool>(),
-    );
+    let file = (path, prop::collection::vec(any::<u8>(), 0..600), any::<bool>());
     prop::collection::vec(file, 0..12).prop_map(|files| {
         let mut tree = MemoryTree::new();
         for (path, data, executable) in files {
             use weir_base::tree::{Files, Kind};
             let blocked = tree.kind(&path).is_some()
-                || path
-                    .match_indices('/')
-                    .any(|(slash, _)| tree.kind(&path[..slash]) == Some(Kind::File));
+                || path.match_indices('/').any(|(slash, _)| tree.kind(&path[..slash]) == Some(Kind::File));
             if !blocked {
                 // Paths with `.` or `..` components are refused, which is fine here.
-                let _ = tree.insert(
-                    &path,
-                    File {
-                        data: data.into(),
-                        executable,
-                    },
-                );
+                let _ = tree.insert(&path, File { data: data.into(), executable });
             }
         }
         tree

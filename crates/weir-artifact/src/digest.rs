@@ -66,16 +66,10 @@ impl FromStr for Algorithm {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        [
-            Self::Sha1,
-            Self::Sha256,
-            Self::Sha384,
-            Self::Sha512,
-            Self::Blake3,
-        ]
-        .into_iter()
-        .find(|algorithm| algorithm.name() == text)
-        .ok_or(ParseError::UnsupportedAlgorithm)
+        [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512, Self::Blake3]
+            .into_iter()
+            .find(|algorithm| algorithm.name() == text)
+            .ok_or(ParseError::UnsupportedAlgorithm)
     }
 }
 
@@ -130,19 +124,13 @@ impl FromStr for Digest {
         }
         let (algorithm, hex) = text.split_once(':').ok_or(ParseError::Format)?;
         let algorithm: Algorithm = algorithm.parse()?;
-        if !hex
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        {
+        if !hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(ParseError::Format);
         }
         if hex.len() != algorithm.hex_length() {
             return Err(ParseError::Length);
         }
-        Ok(Self {
-            algorithm,
-            hex: hex.to_owned(),
-        })
+        Ok(Self { algorithm, hex: hex.to_owned() })
     }
 }
 
@@ -227,14 +215,8 @@ mod tests {
 
     #[test]
     fn known_values() {
-        check(
-            Algorithm::Sha1,
-            "sha1:a9993e364706816aba3e25717850c26c9cd0d89d",
-        );
-        check(
-            Algorithm::Sha256,
-            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-        );
+        check(Algorithm::Sha1, "sha1:a9993e364706816aba3e25717850c26c9cd0d89d");
+        check(Algorithm::Sha256, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         check(
             Algorithm::Sha384,
             "sha384:cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7",
@@ -243,10 +225,7 @@ mod tests {
             Algorithm::Sha512,
             "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
         );
-        check(
-            Algorithm::Blake3,
-            "blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
-        );
+        check(Algorithm::Blake3, "blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85");
     }
 
     #[test]

@@ -140,10 +140,7 @@ pub struct Fetcher {
 
 impl std::fmt::Debug for Fetcher {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Fetcher")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Fetcher").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -157,11 +154,7 @@ impl Fetcher {
             .read_timeout(Duration::from_mins(1))
             .pool_idle_timeout(Duration::from_secs(30))
             .build()?;
-        Ok(Self {
-            client,
-            options: Arc::new(options),
-            cache: Arc::default(),
-        })
+        Ok(Self { client, options: Arc::new(options), cache: Arc::default() })
     }
 
     /// The tree in the archive at `url` whose digest is `digest`.
@@ -186,9 +179,7 @@ impl Fetcher {
             .map_err(|_| FetchError::Aborted)?
             .map_err(FetchError::Unpack)?;
         let tree = Arc::new(tree);
-        self.cache
-            .lock()
-            .insert(&wanted, &tree, self.options.cache_bytes_max);
+        self.cache.lock().insert(&wanted, &tree, self.options.cache_bytes_max);
         Ok(tree)
     }
 
@@ -211,28 +202,18 @@ impl Fetcher {
         if found == *wanted {
             Ok(bytes)
         } else {
-            Err(FetchError::DigestMismatch {
-                wanted: wanted.clone(),
-                found,
-                length_bytes,
-            })
+            Err(FetchError::DigestMismatch { wanted: wanted.clone(), found, length_bytes })
         }
     }
 
     fn effective_url(&self, url: &str) -> Result<Url, FetchError> {
-        let invalid = |source| FetchError::InvalidUrl {
-            url: url.to_owned(),
-            source,
-        };
+        let invalid = |source| FetchError::InvalidUrl { url: url.to_owned(), source };
         let mut parsed = Url::parse(url).map_err(invalid)?;
         if let Some(host) = &self.options.host_override {
             let other = Url::parse(&format!("{}://{host}", parsed.scheme())).map_err(invalid)?;
             parsed
                 .set_host(other.host_str())
-                .map_err(|source| FetchError::InvalidUrl {
-                    url: host.clone(),
-                    source,
-                })?;
+                .map_err(|source| FetchError::InvalidUrl { url: host.clone(), source })?;
             // Fails only for URLs without a host.
             let _ = parsed.set_port(other.port());
         }
@@ -250,24 +231,13 @@ impl Fetcher {
             };
             let (error, asked) = match failure {
                 Failure::Final(error) => return Err(error),
-                Failure::Status(status, asked) => (
-                    FetchError::Status {
-                        url: url.to_string(),
-                        status,
-                    },
-                    asked,
-                ),
+                Failure::Status(status, asked) => {
+                    (FetchError::Status { url: url.to_string(), status }, asked)
+                }
                 Failure::Transfer(source) => {
                     // The URL is in our text already.
                     let source = source.without_url();
-                    (
-                        FetchError::Transfer {
-                            url: url.to_string(),
-                            attempts,
-                            source,
-                        },
-                        None,
-                    )
+                    (FetchError::Transfer { url: url.to_string(), attempts, source }, None)
                 }
             };
             if attempts > self.options.retries {
@@ -280,17 +250,10 @@ impl Fetcher {
     }
 
     async fn download_once(&self, url: &Url) -> Result<Bytes, Failure> {
-        let mut response = self
-            .client
-            .get(url.clone())
-            .send()
-            .await
-            .map_err(Failure::Transfer)?;
+        let mut response = self.client.get(url.clone()).send().await.map_err(Failure::Transfer)?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND {
-            return Err(Failure::Final(FetchError::NotFound {
-                url: url.to_string(),
-            }));
+            return Err(Failure::Final(FetchError::NotFound { url: url.to_string() }));
         }
         let may_change = status == StatusCode::TOO_MANY_REQUESTS
             || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
@@ -303,10 +266,7 @@ impl Fetcher {
             return Err(Failure::Status(status, asked));
         }
         if status != StatusCode::OK {
-            return Err(Failure::Final(FetchError::Status {
-                url: url.to_string(),
-                status,
-            }));
+            return Err(Failure::Final(FetchError::Status { url: url.to_string(), status }));
         }
         let bytes_max = self.options.download_bytes_max;
         let announced = response.content_length().unwrap_or(0);
@@ -338,10 +298,7 @@ fn parse_digest(digest: &str) -> Result<Digest, FetchError> {
     } else {
         format!("sha256:{digest}")
     };
-    full.parse().map_err(|source| FetchError::InvalidDigest {
-        digest: digest.to_owned(),
-        source,
-    })
+    full.parse().map_err(|source| FetchError::InvalidDigest { digest: digest.to_owned(), source })
 }
 
 fn install_crypto_provider() {
@@ -398,8 +355,7 @@ impl Cache {
         if cost > bytes_max {
             return;
         }
-        self.recent
-            .push_back((digest.clone(), Arc::clone(tree), cost));
+        self.recent.push_back((digest.clone(), Arc::clone(tree), cost));
         self.recent_bytes += cost;
         while self.recent_bytes > bytes_max {
             let Some((_, _, cost)) = self.recent.pop_front() else {

@@ -59,15 +59,8 @@ async fn one_download_and_one_tree_for_all() {
     let server = serve(vec![(200, bytes)]).await;
     let fetcher = fetcher(|_| {});
     let all = (0..8).map(|_| fetcher.fetch(&server.url, &digest));
-    let trees: Vec<_> = futures::future::join_all(all)
-        .await
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
-    assert_eq!(
-        trees[0].read("a/b.yaml").as_deref(),
-        Some(b"hello".as_slice())
-    );
+    let trees: Vec<_> = futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(trees[0].read("a/b.yaml").as_deref(), Some(b"hello".as_slice()));
     assert!(trees.iter().all(|tree| Arc::ptr_eq(tree, &trees[0])));
     assert_eq!(server.requests.load(Ordering::SeqCst), 1);
     drop(trees);
@@ -91,13 +84,7 @@ async fn without_room_unused_trees_are_dropped() {
 #[tokio::test]
 async fn server_errors_are_retried() {
     let (bytes, digest) = archive();
-    let server = serve(vec![
-        (500, vec![]),
-        (503, vec![]),
-        (429, vec![]),
-        (200, bytes),
-    ])
-    .await;
+    let server = serve(vec![(500, vec![]), (503, vec![]), (429, vec![]), (200, bytes)]).await;
     fetcher(|_| {}).fetch(&server.url, &digest).await.unwrap();
     assert_eq!(server.requests.load(Ordering::SeqCst), 4);
 }
@@ -111,18 +98,12 @@ fn check_requests(server: &Server, expected: u32) {
 async fn final_answers_are_not_retried() {
     let (_, digest) = archive();
     let server = serve(vec![(404, vec![])]).await;
-    let error = fetcher(|_| {})
-        .fetch(&server.url, &digest)
-        .await
-        .unwrap_err();
+    let error = fetcher(|_| {}).fetch(&server.url, &digest).await.unwrap_err();
     assert!(error.is_not_found());
     check_requests(&server, 1);
     for status in [403, 501] {
         let server = serve(vec![(status, vec![])]).await;
-        let error = fetcher(|_| {})
-            .fetch(&server.url, &digest)
-            .await
-            .unwrap_err();
+        let error = fetcher(|_| {}).fetch(&server.url, &digest).await.unwrap_err();
         assert!(matches!(error, FetchError::Status { .. }), "{error}");
         check_requests(&server, 1);
     }
@@ -132,16 +113,10 @@ async fn final_answers_are_not_retried() {
 async fn retries_end() {
     let (_, digest) = archive();
     let server = serve(vec![(502, vec![])]).await;
-    let error = fetcher(|_| {})
-        .fetch(&server.url, &digest)
-        .await
-        .unwrap_err();
+    let error = fetcher(|_| {}).fetch(&server.url, &digest).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!(
-            "failed to download archive from {} (status: 502 Bad Gateway)",
-            server.url
-        )
+        format!("failed to download archive from {} (status: 502 Bad Gateway)", server.url)
     );
     check_requests(&server, 4);
     let error = fetcher(|options| options.retries = 1)
@@ -158,10 +133,7 @@ async fn retries_end() {
 async fn wrong_bytes_are_refused_before_unpacking() {
     let (bytes, digest) = archive();
     let server = serve(vec![(200, b"something else".to_vec())]).await;
-    let error = fetcher(|_| {})
-        .fetch(&server.url, &digest)
-        .await
-        .unwrap_err();
+    let error = fetcher(|_| {}).fetch(&server.url, &digest).await.unwrap_err();
     let found = Algorithm::Sha256.digest(b"something else");
     assert_eq!(
         error.to_string(),
@@ -182,43 +154,24 @@ async fn wrong_bytes_are_refused_before_unpacking() {
 async fn limits_and_broken_archives() {
     let (bytes, digest) = archive();
     let server = serve(vec![(200, bytes)]).await;
-    let error = fetcher(|options| options.download_bytes_max = 10)
-        .fetch(&server.url, &digest)
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "artifact is greater than the max download size of 10 bytes"
-    );
+    let error =
+        fetcher(|options| options.download_bytes_max = 10).fetch(&server.url, &digest).await.unwrap_err();
+    assert_eq!(error.to_string(), "artifact is greater than the max download size of 10 bytes");
     let error = fetcher(|options| options.limits.unpacked_bytes_max = 2)
         .fetch(&server.url, &digest)
         .await
         .unwrap_err();
-    assert!(matches!(
-        error,
-        FetchError::Unpack(UnpackError::TooLarge { .. })
-    ));
+    assert!(matches!(error, FetchError::Unpack(UnpackError::TooLarge { .. })));
     let server = serve(vec![(200, b"no archive".to_vec())]).await;
     let digest = Algorithm::Blake3.digest(b"no archive").to_string();
-    let error = fetcher(|_| {})
-        .fetch(&server.url, &digest)
-        .await
-        .unwrap_err();
+    let error = fetcher(|_| {}).fetch(&server.url, &digest).await.unwrap_err();
     assert!(matches!(error, FetchError::Unpack(UnpackError::Read(_))));
-    assert_eq!(
-        fetcher(|_| {})
-            .download(&server.url, &digest)
-            .await
-            .unwrap(),
-        "no archive"
-    );
+    assert_eq!(fetcher(|_| {}).download(&server.url, &digest).await.unwrap(), "no archive");
 }
 
 #[test]
 fn the_host_can_be_replaced() {
     let fetcher = fetcher(|options| options.host_override = Some("localhost:9090".to_owned()));
-    let url = fetcher
-        .effective_url("http://source-controller.ns.svc./a/b:c.tar.gz")
-        .unwrap();
+    let url = fetcher.effective_url("http://source-controller.ns.svc./a/b:c.tar.gz").unwrap();
     assert_eq!(url.as_str(), "http://localhost:9090/a/b:c.tar.gz");
 }

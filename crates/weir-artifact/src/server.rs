@@ -17,9 +17,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::{
-    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
-    LOCATION, RANGE,
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, RANGE,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
@@ -33,12 +32,8 @@ use crate::storage::Storage;
 /// How long open downloads may go on after shutdown was asked for.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 const CHUNK_BYTES: usize = 64 << 10;
-const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b':');
+const PATH_SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// Serves `storage` on `listener` until `shutdown` resolves, plus a grace of five seconds for open
 /// downloads.
@@ -75,9 +70,7 @@ async fn answer(State(storage): State<Arc<Storage>>, request: Request) -> Respon
     let head = request.method() == Method::HEAD;
     if !head && request.method() != Method::GET {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
     let path = request.uri().path();
@@ -85,11 +78,9 @@ async fn answer(State(storage): State<Arc<Storage>>, request: Request) -> Respon
         Found::Nothing => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         Found::Redirect(target) => redirect(&target),
         Found::Directory(local) => list(&local, path == "/").await,
-        Found::File {
-            local,
-            meta,
-            digest,
-        } => send(&local, &meta, digest.as_deref(), request.headers()).await,
+        Found::File { local, meta, digest } => {
+            send(&local, &meta, digest.as_deref(), request.headers()).await
+        }
     };
     if head {
         *response.body_mut() = Body::empty();
@@ -101,11 +92,7 @@ enum Found {
     Nothing,
     Redirect(String),
     Directory(PathBuf),
-    File {
-        local: PathBuf,
-        meta: Metadata,
-        digest: Option<String>,
-    },
+    File { local: PathBuf, meta: Metadata, digest: Option<String> },
 }
 
 /// What a request path stands for. Nothing outside the storage root is ever found.
@@ -143,11 +130,7 @@ async fn locate(storage: &Storage, path: &str) -> Found {
                 Found::Redirect(format!("{}/", utf8_percent_encode(name, PATH_SEGMENT)))
             }
         }
-        Ok(meta) if meta.is_file() && !decoded.ends_with('/') => Found::File {
-            local,
-            meta,
-            digest,
-        },
+        Ok(meta) if meta.is_file() && !decoded.ends_with('/') => Found::File { local, meta, digest },
         _ => Found::Nothing,
     }
 }
@@ -165,9 +148,8 @@ async fn list(local: &Path, is_root: bool) -> Response {
         names.push(name);
     }
     names.sort();
-    let mut page = String::from(
-        "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n",
-    );
+    let mut page =
+        String::from("<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n");
     if !is_root {
         page.push_str("<a href=\"../\">../</a>\n");
     }
@@ -175,10 +157,7 @@ async fn list(local: &Path, is_root: bool) -> Response {
         let plain = name.trim_end_matches('/');
         let slash = &name[plain.len()..];
         let link = utf8_percent_encode(plain, PATH_SEGMENT);
-        let shown = name
-            .replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;");
+        let shown = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         // `./` keeps a name with a colon from being read as a scheme.
         let _ = writeln!(page, "<a href=\"./{link}{slash}\">{shown}</a>");
     }
@@ -186,12 +165,7 @@ async fn list(local: &Path, is_root: bool) -> Response {
     respond(StatusCode::OK, "text/html; charset=utf-8", Body::from(page))
 }
 
-async fn send(
-    local: &Path,
-    meta: &Metadata,
-    digest: Option<&str>,
-    request: &HeaderMap,
-) -> Response {
+async fn send(local: &Path, meta: &Metadata, digest: Option<&str>, request: &HeaderMap) -> Response {
     let length = meta.len();
     let modified = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     let entity = match digest {
@@ -206,8 +180,7 @@ async fn send(
         Precondition::NotModified => respond_empty(StatusCode::NOT_MODIFIED),
         Precondition::Proceed => {
             let Ok(range) = requested_range(request, &entity, modified_seconds, length) else {
-                let mut response =
-                    text(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable\n");
+                let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable\n");
                 header(&mut response, CONTENT_RANGE, &format!("bytes */{length}"));
                 return response;
             };
@@ -223,20 +196,12 @@ async fn send(
         header(&mut response, LAST_MODIFIED, &date);
     }
     if digest.is_some() {
-        header(
-            &mut response,
-            CACHE_CONTROL,
-            "public, max-age=31536000, immutable",
-        );
+        header(&mut response, CACHE_CONTROL, "public, max-age=31536000, immutable");
     }
     response
 }
 
-async fn open_range(
-    local: &Path,
-    range: Option<(u64, u64)>,
-    length: u64,
-) -> std::io::Result<Response> {
+async fn open_range(local: &Path, range: Option<(u64, u64)>, length: u64) -> std::io::Result<Response> {
     let mut file = tokio::fs::File::open(local).await?;
     let (start, size) = match range {
         Some((first, last)) => (first, last - first + 1),
@@ -246,20 +211,12 @@ async fn open_range(
         file.seek(SeekFrom::Start(start)).await?;
     }
     let body = Body::from_stream(ReaderStream::with_capacity(file.take(size), CHUNK_BYTES));
-    let status = if range.is_some() {
-        StatusCode::PARTIAL_CONTENT
-    } else {
-        StatusCode::OK
-    };
+    let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = respond(status, content_type(local), body);
     header(&mut response, CONTENT_LENGTH, &size.to_string());
     header(&mut response, ACCEPT_RANGES, "bytes");
     if let Some((first, last)) = range {
-        header(
-            &mut response,
-            CONTENT_RANGE,
-            &format!("bytes {first}-{last}/{length}"),
-        );
+        header(&mut response, CONTENT_RANGE, &format!("bytes {first}-{last}/{length}"));
     }
     Ok(response)
 }
@@ -324,10 +281,7 @@ fn requested_range(
             return Ok(None);
         }
     }
-    let Some(spec) = range
-        .strip_prefix("bytes=")
-        .filter(|spec| !spec.contains(','))
-    else {
+    let Some(spec) = range.strip_prefix("bytes=").filter(|spec| !spec.contains(',')) else {
         return Ok(None);
     };
     let Some((first, last)) = spec.trim().split_once('-') else {
@@ -344,11 +298,7 @@ fn requested_range(
         }
         _ => return Ok(None),
     };
-    if range.0 >= length {
-        Err(Unsatisfiable)
-    } else {
-        Ok(Some(range))
-    }
+    if range.0 >= length { Err(Unsatisfiable) } else { Ok(Some(range)) }
 }
 
 fn content_type(path: &Path) -> &'static str {
@@ -361,38 +311,25 @@ fn content_type(path: &Path) -> &'static str {
 }
 
 fn entity_tag(length: u64, modified: SystemTime) -> String {
-    let nanoseconds = modified
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
+    let nanoseconds = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("\"{nanoseconds:x}-{length:x}\"")
 }
 
 fn seconds(time: SystemTime) -> i64 {
-    time.duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs() as i64
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
 fn http_date(seconds: i64) -> Option<String> {
     let timestamp = Timestamp::from_second(seconds).ok()?;
-    jiff::fmt::rfc2822::DateTimePrinter::new()
-        .timestamp_to_rfc9110_string(&timestamp)
-        .ok()
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&timestamp).ok()
 }
 
 fn parse_date(text: &str) -> Option<i64> {
-    jiff::fmt::rfc2822::DateTimeParser::new()
-        .parse_timestamp(text)
-        .ok()
-        .map(Timestamp::as_second)
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok().map(Timestamp::as_second)
 }
 
 fn date_header(request: &HeaderMap, name: &http::HeaderName) -> Option<i64> {
-    request
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .and_then(parse_date)
+    request.get(name).and_then(|value| value.to_str().ok()).and_then(parse_date)
 }
 
 fn redirect(target: &str) -> Response {
@@ -408,9 +345,7 @@ fn text(status: StatusCode, body: &'static str) -> Response {
 fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 

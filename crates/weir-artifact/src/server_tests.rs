@@ -38,11 +38,7 @@ impl Server {
             })
             .unwrap();
         storage.link_latest(PATH, "latest.tar.gz").unwrap();
-        Self {
-            storage,
-            digest: stored.digest.to_string(),
-            _directory: directory,
-        }
+        Self { storage, digest: stored.digest.to_string(), _directory: directory }
     }
 
     async fn request(
@@ -59,11 +55,7 @@ impl Server {
         let response = answer(State(Arc::clone(&self.storage)), request).await;
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        (
-            parts.status,
-            parts.headers,
-            String::from_utf8_lossy(&body).into_owned(),
-        )
+        (parts.status, parts.headers, String::from_utf8_lossy(&body).into_owned())
     }
 
     async fn get(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
@@ -77,16 +69,8 @@ async fn files_links_and_digests() {
     let server = Server::new();
     let whole = (200, "0123456789".to_owned());
     assert_eq!(server.get(&format!("/{PATH}"), &[]).await, whole);
-    assert_eq!(
-        server
-            .get("/gitrepository/apps/podinfo/latest.tar.gz", &[])
-            .await,
-        whole
-    );
-    assert_eq!(
-        server.get(&format!("/digest/{}", server.digest), &[]).await,
-        whole
-    );
+    assert_eq!(server.get("/gitrepository/apps/podinfo/latest.tar.gz", &[]).await, whole);
+    assert_eq!(server.get(&format!("/digest/{}", server.digest), &[]).await, whole);
     assert_eq!(server.get("/digest/sha256:00", &[]).await.0, 404);
     let (status, headers, body) = server.request(Method::HEAD, &format!("/{PATH}"), &[]).await;
     assert_eq!((status.as_u16(), body.as_str()), (200, ""));
@@ -100,22 +84,10 @@ async fn directories_are_listed() {
     let server = Server::new();
     let (status, body) = server.get("/", &[]).await;
     assert_eq!(status, 200);
-    assert!(
-        body.contains("<a href=\"./gitrepository/\">gitrepository/</a>"),
-        "{body}"
-    );
+    assert!(body.contains("<a href=\"./gitrepository/\">gitrepository/</a>"), "{body}");
     let (status, headers, _) = server.request(Method::GET, "/gitrepository", &[]).await;
-    assert_eq!(
-        (status.as_u16(), &headers[LOCATION]),
-        (301, &HeaderValue::from_static("gitrepository/"))
-    );
-    assert!(
-        server
-            .get("/gitrepository/apps/podinfo/", &[])
-            .await
-            .1
-            .contains("1.tar.gz")
-    );
+    assert_eq!((status.as_u16(), &headers[LOCATION]), (301, &HeaderValue::from_static("gitrepository/")));
+    assert!(server.get("/gitrepository/apps/podinfo/", &[]).await.1.contains("1.tar.gz"));
 }
 
 #[tokio::test]
@@ -155,9 +127,7 @@ async fn ranges() {
         let found = server.get(&path, &[("range", range)]).await;
         assert_eq!(found, (status, body.to_owned()), "{range}");
     }
-    let (_, headers, _) = server
-        .request(Method::GET, &path, &[("range", "bytes=2-4")])
-        .await;
+    let (_, headers, _) = server.request(Method::GET, &path, &[("range", "bytes=2-4")]).await;
     assert_eq!(headers[CONTENT_RANGE], "bytes 2-4/10");
 }
 
@@ -178,18 +148,9 @@ async fn conditions() {
         ("if-match", "\"other\"", 412),
         ("if-unmodified-since", long_ago, 412),
     ] {
-        assert_eq!(
-            server.get(&path, &[(header, value)]).await.0,
-            status,
-            "{header}: {value}"
-        );
+        assert_eq!(server.get(&path, &[(header, value)]).await.0, status, "{header}: {value}");
     }
-    for (condition, status) in [
-        (entity, 206),
-        (modified, 206),
-        ("\"other\"", 200),
-        (long_ago, 200),
-    ] {
+    for (condition, status) in [(entity, 206), (modified, 206), ("\"other\"", 200), (long_ago, 200)] {
         let headers = [("range", "bytes=1-2"), ("if-range", condition)];
         assert_eq!(server.get(&path, &headers).await.0, status, "{condition}");
     }
@@ -204,14 +165,7 @@ async fn serves_until_shutdown() {
     let running = tokio::spawn(serve(listener, Arc::clone(&server.storage), async move {
         let _ = stopped.await;
     }));
-    let body = crate::fetch::test_client()
-        .get(url)
-        .send()
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
+    let body = crate::fetch::test_client().get(url).send().await.unwrap().text().await.unwrap();
     assert_eq!(body, "0123456789");
     stop.send(()).unwrap();
     running.await.unwrap().unwrap();

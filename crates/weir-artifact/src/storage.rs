@@ -195,10 +195,7 @@ struct DigestIndex {
 
 impl std::fmt::Debug for Storage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Storage")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Storage").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -209,13 +206,9 @@ impl Storage {
             return Err(StorageError::InvalidRoot(options.root));
         }
         // Links are absolute and the file server compares real paths.
-        options.root = fs::canonicalize(&options.root)
-            .map_err(|_| StorageError::InvalidRoot(options.root.clone()))?;
-        Ok(Self {
-            options,
-            clock,
-            by_digest: Mutex::default(),
-        })
+        options.root =
+            fs::canonicalize(&options.root).map_err(|_| StorageError::InvalidRoot(options.root.clone()))?;
+        Ok(Self { options, clock, by_digest: Mutex::default() })
     }
 
     /// The root with all links resolved.
@@ -268,17 +261,12 @@ impl Storage {
         if digest.is_empty() {
             return Err(VerifyError::NoDigest);
         }
-        let wanted: Digest = digest.parse().map_err(|source| VerifyError::Parse {
-            digest: digest.to_owned(),
-            source,
-        })?;
+        let wanted: Digest =
+            digest.parse().map_err(|source| VerifyError::Parse { digest: digest.to_owned(), source })?;
         let local = self.local_path(path)?;
         let found = fs::File::open(local)
             .and_then(|file| digest_reader(wanted.algorithm(), io::BufReader::new(file)))
-            .map_err(|source| StorageError::Read {
-                path: path.to_owned(),
-                source,
-            })?
+            .map_err(|source| StorageError::Read { path: path.to_owned(), source })?
             .0;
         if found != wanted {
             return Err(VerifyError::Mismatch(wanted));
@@ -292,10 +280,7 @@ impl Storage {
         let local = self.local_path(path)?;
         fs::read(local)
             .map(Bytes::from)
-            .map_err(|source| StorageError::Read {
-                path: path.to_owned(),
-                source,
-            })
+            .map_err(|source| StorageError::Read { path: path.to_owned(), source })
     }
 
     /// Makes the directory that will hold `path`.
@@ -306,25 +291,14 @@ impl Storage {
             .recursive(true)
             .mode(0o700)
             .create(parent)
-            .map_err(|source| StorageError::CreateDirectory {
-                path: path.to_owned(),
-                source,
-            })
+            .map_err(|source| StorageError::CreateDirectory { path: path.to_owned(), source })
     }
 
     /// Waits for the lock of the artifact at `path`; it is held until the returned value is dropped.
     pub fn lock(&self, path: &str) -> Result<Lock, StorageError> {
-        let failed = |source| StorageError::Lock {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| StorageError::Lock { path: path.to_owned(), source };
         let local = self.local_path(&format!("{path}.lock"))?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(local)
-            .map_err(failed)?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(local).map_err(failed)?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
             .map_err(|error| failed(error.into()))?;
         Ok(Lock { _file: file })
@@ -339,20 +313,13 @@ impl Storage {
         path: &str,
         write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
     ) -> Result<Stored, PublishError<E>> {
-        let failed = |source| StorageError::Write {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| StorageError::Write { path: path.to_owned(), source };
         let local = self.local_path(path)?;
         let mut temporary = local.clone().into_os_string();
         temporary.push(format!("{:016x}", rand::random::<u64>()));
         let temporary = Temporary(PathBuf::from(temporary));
-        let file = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&temporary.0)
-            .map_err(failed)?;
+        let file =
+            OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary.0).map_err(failed)?;
         let mut output = Measured {
             output: BufWriter::with_capacity(64 << 10, file),
             hasher: self.options.algorithm.hasher(),
@@ -365,11 +332,7 @@ impl Storage {
         fs::set_permissions(&temporary.0, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         fs::rename(&temporary.0, &local).map_err(failed)?;
         self.remember(&digest, path);
-        Ok(Stored {
-            digest,
-            size_bytes,
-            written_at: self.clock.now(),
-        })
+        Ok(Stored { digest, size_bytes, written_at: self.clock.now() })
     }
 
     /// Points the link `name` next to `path` at it and returns the URL of the link.
@@ -382,10 +345,7 @@ impl Storage {
         let link = self.local_path(&link_path)?;
         let mut temporary = link.clone().into_os_string();
         temporary.push(".tmp");
-        let failed = |source| StorageError::Link {
-            path: link_path.clone(),
-            source,
-        };
+        let failed = |source| StorageError::Link { path: link_path.clone(), source };
         remove_if_present(Path::new(&temporary)).map_err(failed)?;
         symlink(local, &temporary).map_err(failed)?;
         fs::rename(&temporary, link).map_err(failed)?;
@@ -395,10 +355,7 @@ impl Storage {
     /// Removes the file at `path` if it is there.
     pub fn remove(&self, path: &str) -> Result<(), StorageError> {
         let local = self.local_path(path)?;
-        remove_if_present(&local).map_err(|source| StorageError::Remove {
-            path: path.to_owned(),
-            source,
-        })
+        remove_if_present(&local).map_err(|source| StorageError::Remove { path: path.to_owned(), source })
     }
 
     /// Removes superseded files from the directory of the artifact at `current`, with their locks,
@@ -415,19 +372,11 @@ impl Storage {
         let started = Instant::now();
         let files = self.files_by_age(directory, started)?;
         let mut removed = 0;
-        for file in garbage(
-            &files,
-            &local,
-            self.options.retention_ttl,
-            self.options.retention_records,
-        ) {
+        for file in garbage(&files, &local, self.options.retention_ttl, self.options.retention_records) {
             if started.elapsed() > GARBAGE_TIME_MAX {
                 break;
             }
-            let failed = |source| StorageError::Remove {
-                path: self.relative(file),
-                source,
-            };
+            let failed = |source| StorageError::Remove { path: self.relative(file), source };
             remove_if_present(file).map_err(failed)?;
             let mut lock = file.as_os_str().to_owned();
             lock.push(".lock");
@@ -443,10 +392,7 @@ impl Storage {
         match fs::remove_dir_all(local) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(StorageError::Remove {
-                path: directory.to_owned(),
-                source,
-            }),
+            Err(source) => Err(StorageError::Remove { path: directory.to_owned(), source }),
         }
     }
 
@@ -458,11 +404,7 @@ impl Storage {
     fn remember(&self, digest: &Digest, path: &str) {
         let mut index = self.by_digest.lock();
         let digest = digest.to_string();
-        if index
-            .paths
-            .insert(digest.clone(), path.to_owned())
-            .is_none()
-        {
+        if index.paths.insert(digest.clone(), path.to_owned()).is_none() {
             index.order.push_back(digest);
             if index.order.len() > DIGEST_INDEX_MAX
                 && let Some(oldest) = index.order.pop_front()
@@ -479,10 +421,7 @@ impl Storage {
         started: Instant,
     ) -> Result<Vec<(Duration, PathBuf)>, StorageError> {
         let now = SystemTime::try_from(self.clock.now()).unwrap_or(SystemTime::UNIX_EPOCH);
-        let failed = |source| StorageError::Read {
-            path: self.relative(directory),
-            source,
-        };
+        let failed = |source| StorageError::Read { path: self.relative(directory), source };
         let mut files = Vec::new();
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
@@ -507,10 +446,7 @@ impl Storage {
     }
 
     fn relative(&self, path: &Path) -> String {
-        path.strip_prefix(&self.options.root)
-            .unwrap_or(path)
-            .display()
-            .to_string()
+        path.strip_prefix(&self.options.root).unwrap_or(path).display().to_string()
     }
 }
 

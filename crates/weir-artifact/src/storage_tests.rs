@@ -30,10 +30,7 @@ fn publish(storage: &Storage, path: &str, content: &str) -> Stored {
 }
 
 fn set_age(storage: &Storage, path: &str, seconds: u64) {
-    let file = fs::File::options()
-        .write(true)
-        .open(storage.local_path(path).unwrap())
-        .unwrap();
+    let file = fs::File::options().write(true).open(storage.local_path(path).unwrap()).unwrap();
     let time = SystemTime::now() - Duration::from_secs(seconds);
     file.set_times(FileTimes::new().set_modified(time)).unwrap();
 }
@@ -49,42 +46,20 @@ fn published_files_verify_and_changed_ones_do_not() {
     assert_eq!(stored.size_bytes, 3);
     assert!(storage.exists(PATH));
     let local = storage.local_path(PATH).unwrap();
-    assert_eq!(
-        fs::metadata(&local).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
-    assert_eq!(
-        fs::metadata(local.parent().unwrap())
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777,
-        0o700
-    );
+    assert_eq!(fs::metadata(&local).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(local.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     let digest = stored.digest.to_string();
     storage.verify(PATH, &digest).unwrap();
     assert_eq!(storage.find_digest(&digest).as_deref(), Some(PATH));
 
     fs::write(&local, "abd").unwrap();
     let error = storage.verify(PATH, &digest).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!("computed digest doesn't match '{digest}'")
-    );
-    assert_eq!(
-        storage.verify(PATH, "").unwrap_err().to_string(),
-        "artifact has no digest"
-    );
-    assert!(matches!(
-        storage.verify(PATH, "sha256:12"),
-        Err(VerifyError::Parse { .. })
-    ));
+    assert_eq!(error.to_string(), format!("computed digest doesn't match '{digest}'"));
+    assert_eq!(storage.verify(PATH, "").unwrap_err().to_string(), "artifact has no digest");
+    assert!(matches!(storage.verify(PATH, "sha256:12"), Err(VerifyError::Parse { .. })));
     storage.remove(PATH).unwrap();
     assert!(!storage.exists(PATH));
-    assert!(matches!(
-        storage.verify(PATH, &digest),
-        Err(VerifyError::Storage(_))
-    ));
+    assert!(matches!(storage.verify(PATH, &digest), Err(VerifyError::Storage(_))));
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -115,16 +90,10 @@ fn paths_stay_in_the_root() {
     let directory = TempDir::new().unwrap();
     let storage = storage(&directory);
     for path in ["", "/etc/passwd", "../x", "a/../b", "a//b", "a/./b", "a\0"] {
-        assert!(
-            matches!(storage.local_path(path), Err(StorageError::InvalidPath(_))),
-            "{path}"
-        );
+        assert!(matches!(storage.local_path(path), Err(StorageError::InvalidPath(_))), "{path}");
     }
     symlink("/etc", directory.path().join("kind")).unwrap();
-    assert!(matches!(
-        storage.local_path("kind/passwd"),
-        Err(StorageError::InvalidPath(_))
-    ));
+    assert!(matches!(storage.local_path("kind/passwd"), Err(StorageError::InvalidPath(_))));
     assert!(!storage.exists("kind/passwd"));
 }
 
@@ -132,15 +101,9 @@ fn paths_stay_in_the_root() {
 fn urls() {
     let directory = TempDir::new().unwrap();
     let mut storage = storage(&directory);
-    assert_eq!(
-        storage.url(PATH),
-        format!("http://source-controller.flux-system.svc.cluster.local./{PATH}")
-    );
+    assert_eq!(storage.url(PATH), format!("http://source-controller.flux-system.svc.cluster.local./{PATH}"));
     storage.options.host = "https://files.example.com".to_owned();
-    assert_eq!(
-        storage.url(PATH),
-        format!("https://files.example.com/{PATH}")
-    );
+    assert_eq!(storage.url(PATH), format!("https://files.example.com/{PATH}"));
 }
 
 #[test]
@@ -151,14 +114,9 @@ fn the_latest_link_follows() {
     let other = "gitrepository/apps/podinfo/2.tar.gz";
     publish(&storage, other, "def");
     let url = storage.link_latest(PATH, "latest.tar.gz").unwrap();
-    assert!(
-        url.ends_with("/gitrepository/apps/podinfo/latest.tar.gz"),
-        "{url}"
-    );
+    assert!(url.ends_with("/gitrepository/apps/podinfo/latest.tar.gz"), "{url}");
     storage.link_latest(other, "latest.tar.gz").unwrap();
-    let link = directory
-        .path()
-        .join("gitrepository/apps/podinfo/latest.tar.gz");
+    let link = directory.path().join("gitrepository/apps/podinfo/latest.tar.gz");
     assert_eq!(fs::read(&link).unwrap(), b"def");
     assert!(!storage.exists("gitrepository/apps/podinfo/latest.tar.gz"));
 }
@@ -172,36 +130,15 @@ fn old_files_go_whatever_their_number_and_young_ones_beyond_the_records() {
         publish(&storage, &path(name), name);
         set_age(&storage, &path(name), age);
     }
-    storage
-        .link_latest(&path("current"), "latest.tar.gz")
-        .unwrap();
+    storage.link_latest(&path("current"), "latest.tar.gz").unwrap();
     assert_eq!(storage.collect_garbage(&path("current")).unwrap(), 2);
-    let left: Vec<bool> = ["old", "y1", "y2", "current"]
-        .iter()
-        .map(|name| storage.exists(&path(name)))
-        .collect();
+    let left: Vec<bool> =
+        ["old", "y1", "y2", "current"].iter().map(|name| storage.exists(&path(name))).collect();
     assert_eq!(left, [false, false, true, true]);
-    assert!(
-        !storage
-            .local_path(&path("old"))
-            .unwrap()
-            .with_extension("gz.lock")
-            .exists()
-    );
-    assert!(
-        storage
-            .local_path(&path("y2"))
-            .unwrap()
-            .with_extension("gz.lock")
-            .exists()
-    );
+    assert!(!storage.local_path(&path("old")).unwrap().with_extension("gz.lock").exists());
+    assert!(storage.local_path(&path("y2")).unwrap().with_extension("gz.lock").exists());
     assert_eq!(storage.collect_garbage(&path("current")).unwrap(), 0);
-    assert!(
-        directory
-            .path()
-            .join("gitrepository/apps/podinfo/latest.tar.gz")
-            .exists()
-    );
+    assert!(directory.path().join("gitrepository/apps/podinfo/latest.tar.gz").exists());
 }
 
 #[test]
@@ -210,16 +147,8 @@ fn removing_an_object_removes_its_directory_only() {
     let storage = storage(&directory);
     publish(&storage, PATH, "abc");
     publish(&storage, "gitrepository/apps/other/1.tar.gz", "abc");
-    assert!(
-        storage
-            .remove_directory("gitrepository/apps/podinfo")
-            .unwrap()
-    );
-    assert!(
-        !storage
-            .remove_directory("gitrepository/apps/podinfo")
-            .unwrap()
-    );
+    assert!(storage.remove_directory("gitrepository/apps/podinfo").unwrap());
+    assert!(!storage.remove_directory("gitrepository/apps/podinfo").unwrap());
     assert!(storage.exists("gitrepository/apps/other/1.tar.gz"));
 }
 

@@ -20,10 +20,7 @@ pub struct Limits {
 impl Default for Limits {
     /// 1 GiB in half a million entries.
     fn default() -> Self {
-        Self {
-            unpacked_bytes_max: 1 << 30,
-            entries_max: 500_000,
-        }
+        Self { unpacked_bytes_max: 1 << 30, entries_max: 500_000 }
     }
 }
 
@@ -78,19 +75,12 @@ impl From<InvalidPath> for UnpackError {
 /// Unpacks a `tar.gz` archive.
 ///
 /// Never reads more than the limits allow, whatever the headers claim.
-pub fn unpack(
-    archive: &[u8],
-    limits: Limits,
-    symlinks: Symlinks,
-) -> Result<MemoryTree, UnpackError> {
+pub fn unpack(archive: &[u8], limits: Limits, symlinks: Symlinks) -> Result<MemoryTree, UnpackError> {
     let stream_bytes_max = limits
         .unpacked_bytes_max
         .saturating_add(limits.entries_max.saturating_mul(4096))
         .saturating_add(1 << 20);
-    let stream = Bounded {
-        input: GzDecoder::new(archive),
-        left_bytes: stream_bytes_max,
-    };
+    let stream = Bounded { input: GzDecoder::new(archive), left_bytes: stream_bytes_max };
     // The tar reader asks for single blocks.
     let mut reader = tar::Archive::new(BufReader::with_capacity(64 << 10, stream));
     let mut tree = MemoryTree::new();
@@ -107,11 +97,7 @@ pub fn unpack(
         let kind = entry.header().entry_type();
         if kind.is_gnu_longname() {
             let mut name = read_extension(&mut entry)?;
-            name.truncate(
-                name.iter()
-                    .position(|byte| *byte == 0)
-                    .unwrap_or(name.len()),
-            );
+            name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
             long_name = Some(name);
             continue;
         }
@@ -132,10 +118,7 @@ pub fn unpack(
         let size = entry.size();
         total_bytes = total_bytes.saturating_add(size);
         if total_bytes > limits.unpacked_bytes_max {
-            return Err(UnpackError::TooLarge {
-                name,
-                bytes_max: limits.unpacked_bytes_max,
-            });
+            return Err(UnpackError::TooLarge { name, bytes_max: limits.unpacked_bytes_max });
         }
         let Some(path) = clean_name(&name)? else {
             continue;
@@ -157,20 +140,11 @@ pub fn unpack(
             }
             let executable = entry.header().mode().is_ok_and(|mode| mode & 0o111 != 0);
             data.shrink_to_fit();
-            tree.insert(
-                &path,
-                File {
-                    data: Bytes::from(data),
-                    executable,
-                },
-            )?;
+            tree.insert(&path, File { data: Bytes::from(data), executable })?;
         } else if kind.is_symlink() && symlinks == Symlinks::Skip {
             // Left out.
         } else {
-            return Err(UnpackError::UnsupportedType {
-                name,
-                kind: describe(kind),
-            });
+            return Err(UnpackError::UnsupportedType { name, kind: describe(kind) });
         }
     }
     // To the end, so that a cut-off or altered stream is noticed.
@@ -181,10 +155,7 @@ pub fn unpack(
 /// The content of an extension header.
 fn read_extension(entry: &mut impl Read) -> Result<Vec<u8>, UnpackError> {
     let mut data = Vec::new();
-    entry
-        .take(EXTENSION_BYTES_MAX + 1)
-        .read_to_end(&mut data)
-        .map_err(UnpackError::Read)?;
+    entry.take(EXTENSION_BYTES_MAX + 1).read_to_end(&mut data).map_err(UnpackError::Read)?;
     if data.len() as u64 > EXTENSION_BYTES_MAX {
         return Err(UnpackError::Read(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -238,10 +209,7 @@ fn conflicts(tree: &MemoryTree, path: &str, directory: bool) -> bool {
         Some(Kind::Directory) => !directory,
         None => false,
     };
-    at_path
-        || path
-            .match_indices('/')
-            .any(|(slash, _)| tree.kind(&path[..slash]) == Some(Kind::File))
+    at_path || path.match_indices('/').any(|(slash, _)| tree.kind(&path[..slash]) == Some(Kind::File))
 }
 
 fn describe(kind: tar::EntryType) -> &'static str {
@@ -265,10 +233,7 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         self.left_bytes = self.left_bytes.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the archive unpacks to more than allowed",
-            )
+            io::Error::new(io::ErrorKind::InvalidData, "the archive unpacks to more than allowed")
         })?;
         Ok(read)
     }

@@ -38,11 +38,7 @@ fn check_error(archive: &[u8], limits: Limits, expected: &str) {
 fn names_that_leave_the_root_are_refused() {
     for name in ["/etc/passwd", "../x", "a/../../x", "a/..", "a\\b"] {
         let archive = build(|builder| entry(builder, name, tar::EntryType::Regular, b"x"));
-        check_error(
-            &archive,
-            Limits::default(),
-            &format!("tar contained invalid name error \"{name}\""),
-        );
+        check_error(&archive, Limits::default(), &format!("tar contained invalid name error \"{name}\""));
     }
 }
 
@@ -71,10 +67,7 @@ fn links_and_devices() {
         "tar file entry link contained unsupported file type symbolic link",
     );
     let archive = build(|builder| entry(builder, "x", tar::EntryType::Char, b""));
-    assert!(matches!(
-        unpack_default(&archive),
-        Err(UnpackError::UnsupportedType { .. })
-    ));
+    assert!(matches!(unpack_default(&archive), Err(UnpackError::UnsupportedType { .. })));
 }
 
 #[test]
@@ -92,35 +85,17 @@ fn limits_hold() {
         entry(builder, "a", tar::EntryType::Regular, &[0; 600]);
         entry(builder, "b", tar::EntryType::Regular, &[0; 600]);
     });
-    let limits = Limits {
-        unpacked_bytes_max: 1000,
-        entries_max: 10,
-    };
-    check_error(
-        &archive,
-        limits,
-        "tar \"b\" is bigger than max archive size of 1000 bytes",
-    );
-    let limits = Limits {
-        unpacked_bytes_max: 2000,
-        entries_max: 1,
-    };
+    let limits = Limits { unpacked_bytes_max: 1000, entries_max: 10 };
+    check_error(&archive, limits, "tar \"b\" is bigger than max archive size of 1000 bytes");
+    let limits = Limits { unpacked_bytes_max: 2000, entries_max: 1 };
     check_error(&archive, limits, "tar contains more than 1 entries");
 }
 
 #[test]
 fn bombs_are_cut_off() {
-    let limits = Limits {
-        unpacked_bytes_max: 1000,
-        entries_max: 10_000,
-    };
-    let archive =
-        build(|builder| entry(builder, "a", tar::EntryType::XHeader, &vec![b'9'; 3 << 20]));
-    check_error(
-        &archive,
-        limits,
-        "failed to read the archive: an extension header is too large",
-    );
+    let limits = Limits { unpacked_bytes_max: 1000, entries_max: 10_000 };
+    let archive = build(|builder| entry(builder, "a", tar::EntryType::XHeader, &vec![b'9'; 3 << 20]));
+    check_error(&archive, limits, "failed to read the archive: an extension header is too large");
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(tar::EntryType::Symlink);
     header.set_size(64 << 20);
@@ -128,24 +103,14 @@ fn bombs_are_cut_off() {
     let mut plain = header.as_bytes().to_vec();
     plain.resize(64 << 20, 0);
     let error = unpack(&gzip(&plain), limits, Symlinks::Skip).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            UnpackError::TooLarge { .. } | UnpackError::InvalidName(_)
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, UnpackError::TooLarge { .. } | UnpackError::InvalidName(_)), "{error}");
 }
 
 #[test]
 fn truncated_archives_are_errors() {
     let archive = build(|builder| entry(builder, "a", tar::EntryType::Regular, &[7; 6000]));
     for length in 0..archive.len() - 8 {
-        assert!(
-            unpack_default(&archive[..length]).is_err(),
-            "{length} of {}",
-            archive.len()
-        );
+        assert!(unpack_default(&archive[..length]).is_err(), "{length} of {}", archive.len());
     }
 }
 

@@ -92,9 +92,6 @@ mod tests {
         let url = RedactedUrl::parse("https://user:hunter2@example.com/r.git").unwrap();
         assert_eq!(url.to_string(), "https://user:***@example.com/r.git");
         assert_eq!(format!("{url:?}"), "https://user:***@example.com/r.git");
-        assert_eq!(
-            url.without_credentials().as_str(),
-            "https://example.com/r.git"
-        );
+        assert_eq!(url.without_credentials().as_str(), "https://example.com/r.git");
     }
 }

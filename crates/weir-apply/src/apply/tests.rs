@@ -26,10 +26,7 @@ async fn run(
     objects: Vec<Value>,
 ) -> (Applied, Result<(), ApplyError>) {
     let mut applied = Applied::default();
-    let objects = objects
-        .into_iter()
-        .map(|object| normalise(object).unwrap())
-        .collect();
+    let objects = objects.into_iter().map(|object| normalise(object).unwrap()).collect();
     for stage in stages(objects, &options.custom_stage_kinds) {
         let planned = match dry_run(cluster, options, &stage, &applied).await {
             Ok(planned) => planned,
@@ -58,11 +55,7 @@ fn writes(cluster: &MemoryCluster) -> Vec<(Verb, String)> {
 }
 
 fn refused(code: u16, reason: &str, message: &str) -> ClusterError {
-    ClusterError::Api {
-        code,
-        reason: reason.into(),
-        message: message.into(),
-    }
+    ClusterError::Api { code, reason: reason.into(), message: message.into() }
 }
 
 #[tokio::test]
@@ -97,21 +90,12 @@ async fn drift_is_undone_and_removed_fields_go() {
     let mut edited = cluster.peek(&reference).unwrap();
     edited["data"]["k"] = "edited".into();
     cluster.put(edited);
-    assert_eq!(
-        changes(&cluster, &options, vec![config("a", "1")]).await,
-        "ConfigMap/n/a configured"
-    );
+    assert_eq!(changes(&cluster, &options, vec![config("a", "1")]).await, "ConfigMap/n/a configured");
     assert_eq!(cluster.peek(&reference).unwrap()["data"], json!({"k": "1"}));
     let mut other = config("a", "1");
     other["data"] = json!({"other": "2"});
-    assert_eq!(
-        changes(&cluster, &options, vec![other]).await,
-        "ConfigMap/n/a configured"
-    );
-    assert_eq!(
-        cluster.peek(&reference).unwrap()["data"],
-        json!({"other": "2"})
-    );
+    assert_eq!(changes(&cluster, &options, vec![other]).await, "ConfigMap/n/a configured");
+    assert_eq!(cluster.peek(&reference).unwrap()["data"], json!({"other": "2"}));
 }
 
 #[tokio::test]
@@ -119,28 +103,14 @@ async fn skipped_objects_are_not_written_but_reported() {
     let cluster = MemoryCluster::new();
     let options = Options::kustomize();
     let if_not_present = |data| annotated(config("a", data), "ssa", "IfNotPresent");
+    assert_eq!(changes(&cluster, &options, vec![if_not_present("1")]).await, "ConfigMap/n/a created");
+    assert_eq!(changes(&cluster, &options, vec![if_not_present("2")]).await, "ConfigMap/n/a skipped");
     assert_eq!(
-        changes(&cluster, &options, vec![if_not_present("1")]).await,
-        "ConfigMap/n/a created"
-    );
-    assert_eq!(
-        changes(&cluster, &options, vec![if_not_present("2")]).await,
-        "ConfigMap/n/a skipped"
-    );
-    assert_eq!(
-        changes(
-            &cluster,
-            &options,
-            vec![annotated(config("b", "1"), "reconcile", "disabled")]
-        )
-        .await,
+        changes(&cluster, &options, vec![annotated(config("b", "1"), "reconcile", "disabled")]).await,
         "ConfigMap/n/b skipped"
     );
     cluster.put(annotated(config("c", "live"), "ssa", "Ignore"));
-    assert_eq!(
-        changes(&cluster, &options, vec![config("c", "1")]).await,
-        "ConfigMap/n/c skipped"
-    );
+    assert_eq!(changes(&cluster, &options, vec![config("c", "1")]).await, "ConfigMap/n/c skipped");
 }
 
 #[tokio::test]
@@ -148,34 +118,19 @@ async fn traces_of_kubectl_are_taken_over_once() {
     let cluster = MemoryCluster::new();
     let options = Options::kustomize();
     let mut live = config("a", "1");
-    live["metadata"]["managedFields"] = json!([{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:data": {"f:x": {}}}}]);
+    live["metadata"]["managedFields"] =
+        json!([{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:data": {"f:x": {}}}}]);
     cluster.put(live.clone());
-    assert_eq!(
-        changes(&cluster, &options, vec![config("a", "1")]).await,
-        "ConfigMap/n/a configured"
-    );
+    assert_eq!(changes(&cluster, &options, vec![config("a", "1")]).await, "ConfigMap/n/a configured");
     assert_eq!(
         writes(&cluster),
-        [
-            (Verb::Patch, "ConfigMap/n/a".to_owned()),
-            (Verb::Apply, "ConfigMap/n/a".to_owned())
-        ]
+        [(Verb::Patch, "ConfigMap/n/a".to_owned()), (Verb::Apply, "ConfigMap/n/a".to_owned())]
     );
-    assert_eq!(
-        changes(&cluster, &options, vec![config("a", "1")]).await,
-        "ConfigMap/n/a unchanged"
-    );
+    assert_eq!(changes(&cluster, &options, vec![config("a", "1")]).await, "ConfigMap/n/a unchanged");
     cluster.put(live);
     let merged = annotated(config("a", "1"), "ssa", "Merge");
-    assert_eq!(
-        changes(&cluster, &options, vec![merged]).await,
-        "ConfigMap/n/a configured"
-    );
-    assert_eq!(
-        writes(&cluster),
-        [(Verb::Apply, "ConfigMap/n/a".to_owned())],
-        "no clean-up with ssa: Merge"
-    );
+    assert_eq!(changes(&cluster, &options, vec![merged]).await, "ConfigMap/n/a configured");
+    assert_eq!(writes(&cluster), [(Verb::Apply, "ConfigMap/n/a".to_owned())], "no clean-up with ssa: Merge");
 }
 
 #[tokio::test]
@@ -189,21 +144,13 @@ async fn a_refused_object_keeps_its_stage_from_being_applied() {
         1,
     );
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
-    let (applied, result) = run(
-        &cluster,
-        &options,
-        vec![config("a", "1"), config("b", "1"), namespace],
-    )
-    .await;
+    let (applied, result) =
+        run(&cluster, &options, vec![config("a", "1"), config("b", "1"), namespace]).await;
     assert_eq!(
         result.unwrap_err().to_string(),
         "ConfigMap/n/b dry-run failed (Forbidden): configmaps \"b\" is forbidden"
     );
-    assert_eq!(
-        applied.changes.all_lines(),
-        "Namespace/n created",
-        "the earlier stage is known"
-    );
+    assert_eq!(applied.changes.all_lines(), "Namespace/n created", "the earlier stage is known");
     assert_eq!(cluster.peek(&ObjectRef::of(&config("a", "1"))), None);
 }
 
@@ -211,22 +158,10 @@ async fn a_refused_object_keeps_its_stage_from_being_applied() {
 async fn what_was_applied_before_a_failure_is_reported() {
     let cluster = MemoryCluster::new();
     let options = Options::kustomize();
-    cluster.fail(
-        Verb::Apply,
-        "ConfigMap/n/b",
-        refused(500, "InternalError", "boom"),
-        1,
-    );
-    let (applied, result) = run(
-        &cluster,
-        &options,
-        vec![config("a", "1"), config("b", "1"), config("c", "1")],
-    )
-    .await;
-    assert_eq!(
-        result.unwrap_err().to_string(),
-        "ConfigMap/n/b apply failed: boom"
-    );
+    cluster.fail(Verb::Apply, "ConfigMap/n/b", refused(500, "InternalError", "boom"), 1);
+    let (applied, result) =
+        run(&cluster, &options, vec![config("a", "1"), config("b", "1"), config("c", "1")]).await;
+    assert_eq!(result.unwrap_err().to_string(), "ConfigMap/n/b apply failed: boom");
     assert_eq!(applied.changes.all_lines(), "ConfigMap/n/a created");
 }
 
@@ -236,13 +171,9 @@ async fn missing_namespaces_and_kinds_have_their_own_texts() {
     let options = Options::kustomize();
     cluster.require_namespaces();
     let (_, result) = run(&cluster, &options, vec![config("a", "1")]).await;
-    assert_eq!(
-        result.unwrap_err().to_string(),
-        "ConfigMap/n/a not found: namespaces \"n\" not found"
-    );
+    assert_eq!(result.unwrap_err().to_string(), "ConfigMap/n/a not found: namespaces \"n\" not found");
     cluster.set_unknown("example.com", "Widget", true);
-    let widget =
-        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
     let (_, result) = run(&cluster, &options, vec![widget.clone()]).await;
     assert_eq!(
         result.unwrap_err().to_string(),
@@ -276,12 +207,8 @@ async fn objects_follow_their_definition_and_wait_until_it_is_served() {
     let cluster = MemoryCluster::new();
     let options = Options::kustomize();
     cluster.set_unknown("example.com", "Widget", true);
-    let widget =
-        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
-    let not_served = ClusterError::NoMatch {
-        kind: "Widget".into(),
-        api_version: "example.com/v1".into(),
-    };
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let not_served = ClusterError::NoMatch { kind: "Widget".into(), api_version: "example.com/v1".into() };
     cluster.fail(Verb::DryRun, "Widget/w", not_served, 3);
     assert_eq!(
         changes(&cluster, &options, vec![widget, definition(true)]).await,
@@ -292,31 +219,19 @@ async fn objects_follow_their_definition_and_wait_until_it_is_served() {
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_is_never_established_fails_the_stage() {
     let cluster = MemoryCluster::new();
-    let (applied, result) = run(
-        &cluster,
-        &Options::kustomize(),
-        vec![definition(false), config("a", "1")],
-    )
-    .await;
+    let (applied, result) =
+        run(&cluster, &Options::kustomize(), vec![definition(false), config("a", "1")]).await;
     assert_eq!(
         result.unwrap_err().to_string(),
         "timeout waiting for: [CustomResourceDefinition/widgets.example.com status: 'InProgress': Install in progress]"
     );
-    assert_eq!(
-        applied.changes.all_lines(),
-        "CustomResourceDefinition/widgets.example.com created"
-    );
+    assert_eq!(applied.changes.all_lines(), "CustomResourceDefinition/widgets.example.com created");
 }
 
 #[tokio::test(start_paused = true)]
 async fn immutable_objects_are_recreated_only_on_request() {
-    let immutable = || {
-        refused(
-            422,
-            "Invalid",
-            "Job.batch \"j\" is invalid: spec.template: field is immutable",
-        )
-    };
+    let immutable =
+        || refused(422, "Invalid", "Job.batch \"j\" is invalid: spec.template: field is immutable");
     let job = |image: &str| {
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "n"},
             "spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}], "restartPolicy": "Never"}}}})
@@ -336,41 +251,18 @@ async fn immutable_objects_are_recreated_only_on_request() {
 
     cluster.fail(Verb::DryRun, "Job/n/j", immutable(), 1);
     let forced = annotated(job("2"), "force", "Enabled");
-    assert_eq!(
-        changes(&cluster, &options, vec![forced]).await,
-        "Job/n/j created"
-    );
-    assert_eq!(
-        writes(&cluster),
-        [
-            (Verb::Delete, "Job/n/j".to_owned()),
-            (Verb::Apply, "Job/n/j".to_owned())
-        ]
-    );
+    assert_eq!(changes(&cluster, &options, vec![forced]).await, "Job/n/j created");
+    assert_eq!(writes(&cluster), [(Verb::Delete, "Job/n/j".to_owned()), (Verb::Apply, "Job/n/j".to_owned())]);
 
-    cluster.fail(
-        Verb::DryRun,
-        "Job/n/j",
-        refused(409, "Conflict", "conflict"),
-        1,
-    );
-    let force = Options {
-        force: true,
-        ..Options::kustomize()
-    };
-    assert_eq!(
-        changes(&cluster, &force, vec![job("3")]).await,
-        "Job/n/j created"
-    );
+    cluster.fail(Verb::DryRun, "Job/n/j", refused(409, "Conflict", "conflict"), 1);
+    let force = Options { force: true, ..Options::kustomize() };
+    assert_eq!(changes(&cluster, &force, vec![job("3")]).await, "Job/n/j created");
 
     cluster.fail(Verb::DryRun, "Job/n/new", immutable(), 1);
     let mut new = job("1");
     new["metadata"]["name"] = "new".into();
     let (_, result) = run(&cluster, &force, vec![new]).await;
-    assert!(
-        result.is_err(),
-        "an object that does not exist is not recreated"
-    );
+    assert!(result.is_err(), "an object that does not exist is not recreated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -379,16 +271,8 @@ async fn recreation_does_not_wait_for_ever() {
     let mut stuck = config("a", "1");
     stuck["metadata"]["finalizers"] = json!(["example.com/stuck"]);
     cluster.put(stuck);
-    cluster.fail(
-        Verb::DryRun,
-        "ConfigMap/n/a",
-        refused(422, "Invalid", "immutable"),
-        1,
-    );
-    let force = Options {
-        force: true,
-        ..Options::kustomize()
-    };
+    cluster.fail(Verb::DryRun, "ConfigMap/n/a", refused(422, "Invalid", "immutable"), 1);
+    let force = Options { force: true, ..Options::kustomize() };
     let (_, result) = run(&cluster, &force, vec![config("a", "2")]).await;
     assert!(
         result
@@ -401,39 +285,20 @@ async fn recreation_does_not_wait_for_ever() {
 #[tokio::test]
 async fn ignored_fields_stay_as_they_are() {
     let cluster = MemoryCluster::new();
-    let rules = Rules::compile(&[Rule {
-        paths: vec!["/spec/replicas".into()],
-        target: None,
-    }])
-    .unwrap();
-    let options = Options {
-        ignore: rules,
-        ..Options::kustomize()
-    };
+    let rules = Rules::compile(&[Rule { paths: vec!["/spec/replicas".into()], target: None }]).unwrap();
+    let options = Options { ignore: rules, ..Options::kustomize() };
     let widget = |replicas: i64, colour: &str| {
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "n"},
             "spec": {"replicas": replicas, "colour": colour}})
     };
-    assert_eq!(
-        changes(&cluster, &options, vec![widget(1, "red")]).await,
-        "Widget/n/w created"
-    );
+    assert_eq!(changes(&cluster, &options, vec![widget(1, "red")]).await, "Widget/n/w created");
     let reference = ObjectRef::of(&widget(1, ""));
     let mut scaled = cluster.peek(&reference).unwrap();
     scaled["spec"]["replicas"] = 5.into();
     cluster.put(scaled);
-    assert_eq!(
-        changes(&cluster, &options, vec![widget(1, "red")]).await,
-        "Widget/n/w unchanged"
-    );
-    assert_eq!(
-        changes(&cluster, &options, vec![widget(1, "blue")]).await,
-        "Widget/n/w configured"
-    );
-    assert_eq!(
-        cluster.peek(&reference).unwrap()["spec"],
-        json!({"replicas": 5, "colour": "blue"})
-    );
+    assert_eq!(changes(&cluster, &options, vec![widget(1, "red")]).await, "Widget/n/w unchanged");
+    assert_eq!(changes(&cluster, &options, vec![widget(1, "blue")]).await, "Widget/n/w configured");
+    assert_eq!(cluster.peek(&reference).unwrap()["spec"], json!({"replicas": 5, "colour": "blue"}));
 }
 
 #[tokio::test]
@@ -449,12 +314,7 @@ async fn cluster_scoped_objects_lose_an_injected_namespace() {
 #[tokio::test]
 async fn secrets_do_not_reach_errors() {
     let cluster = MemoryCluster::new();
-    cluster.fail(
-        Verb::DryRun,
-        "Secret/n/s",
-        refused(422, "Invalid", "data: Invalid value: \"hunter2\""),
-        1,
-    );
+    cluster.fail(Verb::DryRun, "Secret/n/s", refused(422, "Invalid", "data: Invalid value: \"hunter2\""), 1);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "stringData": {"p": "hunter2"}});
     let (_, result) = run(&cluster, &Options::kustomize(), vec![secret]).await;
     assert_eq!(

@@ -73,9 +73,7 @@ impl CustomChecks {
     ///
     /// # Errors
     /// When an expression does not parse, `current` is missing, or a kind has two rules.
-    pub fn compile<'a>(
-        sources: impl IntoIterator<Item = Source<'a>>,
-    ) -> Result<Self, InvalidCheck> {
+    pub fn compile<'a>(sources: impl IntoIterator<Item = Source<'a>>) -> Result<Self, InvalidCheck> {
         let mut checks: Vec<CustomCheck> = Vec::new();
         for (index, source) in sources.into_iter().enumerate() {
             let parse = |text: &str| {
@@ -92,35 +90,22 @@ impl CustomChecks {
                 in_progress: optional(source.in_progress)?,
                 failed: optional(source.failed)?,
             };
-            if checks
-                .iter()
-                .any(|known| known.group == check.group && known.kind == check.kind)
-            {
+            if checks.iter().any(|known| known.group == check.group && known.kind == check.kind) {
                 let kind = ObjectRef {
                     group: check.group,
                     kind: check.kind.unwrap_or_default(),
                     ..ObjectRef::default()
                 };
-                return Err(InvalidCheck::Duplicate {
-                    group_kind: kind.group_kind(),
-                    index,
-                });
+                return Err(InvalidCheck::Duplicate { group_kind: kind.group_kind(), index });
             }
             checks.push(check);
         }
-        Ok(Self {
-            checks,
-            before_jobs: false,
-        })
+        Ok(Self { checks, before_jobs: false })
     }
 
     /// The rule for an object: the one for its kind, else the one for its group.
     pub(super) fn find(&self, object: &ObjectRef) -> Option<&CustomCheck> {
-        let of_group = || {
-            self.checks
-                .iter()
-                .filter(|check| check.group == object.group)
-        };
+        let of_group = || self.checks.iter().filter(|check| check.group == object.group);
         of_group()
             .find(|check| check.kind.as_deref() == Some(object.kind.as_str()))
             .or_else(|| of_group().find(|check| check.kind.is_none()))
@@ -148,11 +133,7 @@ impl CustomCheck {
             let Some(expression) = expression else {
                 continue;
             };
-            let variables = live
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key.as_str(), value));
+            let variables = live.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value));
             match expression.evaluate(variables, Numbers::Integers) {
                 Ok(true) => {
                     return Assessment::new(
@@ -164,9 +145,6 @@ impl CustomCheck {
                 Err(error) => return Assessment::new(Status::Unknown, error.to_string()),
             }
         }
-        Assessment::new(
-            Status::InProgress,
-            "no custom health check expression is true",
-        )
+        Assessment::new(Status::InProgress, "no custom health check expression is true")
     }
 }

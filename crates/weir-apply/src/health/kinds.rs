@@ -42,11 +42,7 @@ pub(super) fn assess(reference: &ObjectRef, live: &Value, now: Timestamp) -> Opt
 }
 
 fn service(live: &Value) -> Assessment {
-    let text = |key: &str| {
-        field(live, &["spec", key])
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |key: &str| field(live, &["spec", key]).and_then(Value::as_str).unwrap_or_default();
     if text("type") == "LoadBalancer" && text("clusterIP").is_empty() {
         return in_progress("ClusterIP not set. Service type: LoadBalancer");
     }
@@ -54,10 +50,7 @@ fn service(live: &Value) -> Assessment {
 }
 
 fn claim(live: &Value) -> Assessment {
-    match field(live, &["status", "phase"])
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-    {
+    match field(live, &["status", "phase"]).and_then(Value::as_str).unwrap_or_default() {
         "Bound" => current("PVC is Bound"),
         phase => in_progress(format!("PVC is not Bound. phase: {phase}")),
     }
@@ -65,10 +58,7 @@ fn claim(live: &Value) -> Assessment {
 
 fn definition(live: &Value) -> Assessment {
     for condition in conditions(live) {
-        let (status, message) = (
-            object::text(condition, "status"),
-            object::text(condition, "message"),
-        );
+        let (status, message) = (object::text(condition, "status"), object::text(condition, "message"));
         match (object::text(condition, "type"), status) {
             ("NamesAccepted", "False") => return failed(message),
             ("Established", "False") if object::text(condition, "reason") != "Installing" => {
@@ -93,10 +83,7 @@ pub(super) fn job(live: &Value) -> Assessment {
         match object::text(condition, "type") {
             "Complete" => return current("Job Completed"),
             "Failed" => {
-                return failed(format!(
-                    "Job Failed: {}",
-                    object::text(condition, "message")
-                ));
+                return failed(format!("Job Failed: {}", object::text(condition, "message")));
             }
             _ => {}
         }
@@ -105,15 +92,11 @@ pub(super) fn job(live: &Value) -> Assessment {
 }
 
 fn pod(live: &Value, now: Timestamp) -> Assessment {
-    match field(live, &["status", "phase"])
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-    {
+    match field(live, &["status", "phase"]).and_then(Value::as_str).unwrap_or_default() {
         "Succeeded" => current("Pod has completed successfully"),
         "Failed" => current("Pod has completed, but not successfully"),
         "Running" => {
-            if condition(live, "Ready").is_some_and(|ready| object::text(ready, "status") == "True")
-            {
+            if condition(live, "Ready").is_some_and(|ready| object::text(ready, "status") == "True") {
                 return current("Pod is Ready");
             }
             match crash_looping(live) {
@@ -141,19 +124,15 @@ fn pod(live: &Value, now: Timestamp) -> Assessment {
 /// Whether a Pod has no node because none fits.
 pub(super) fn is_unschedulable(pod: &Value) -> bool {
     condition(pod, "PodScheduled").is_some_and(|scheduled| {
-        object::text(scheduled, "status") == "False"
-            && object::text(scheduled, "reason") == "Unschedulable"
+        object::text(scheduled, "status") == "False" && object::text(scheduled, "reason") == "Unschedulable"
     })
 }
 
 fn crash_looping(live: &Value) -> Option<&str> {
-    field(live, &["status", "containerStatuses"])?
-        .as_array()?
-        .iter()
-        .find_map(|container| {
-            let reason = field(container, &["state", "waiting", "reason"])?.as_str()?;
-            (reason == "CrashLoopBackOff").then(|| object::text(container, "name"))
-        })
+    field(live, &["status", "containerStatuses"])?.as_array()?.iter().find_map(|container| {
+        let reason = field(container, &["state", "waiting", "reason"])?.as_str()?;
+        (reason == "CrashLoopBackOff").then(|| object::text(container, "name"))
+    })
 }
 
 /// Counts of a workload; those of the status are zero while absent.
@@ -171,21 +150,13 @@ impl Replicas<'_> {
 
 fn deployment(live: &Value) -> Assessment {
     let progressing = condition(live, "Progressing");
-    if progressing
-        .is_some_and(|condition| object::text(condition, "reason") == "ProgressDeadlineExceeded")
-    {
+    if progressing.is_some_and(|condition| object::text(condition, "reason") == "ProgressDeadlineExceeded") {
         return failed("Progress deadline exceeded");
     }
     let replicas = Replicas(live);
     let wanted = replicas.wanted();
-    let (total, updated) = (
-        replicas.status("replicas"),
-        replicas.status("updatedReplicas"),
-    );
-    let (available, ready) = (
-        replicas.status("availableReplicas"),
-        replicas.status("readyReplicas"),
-    );
+    let (total, updated) = (replicas.status("replicas"), replicas.status("updatedReplicas"));
+    let (available, ready) = (replicas.status("availableReplicas"), replicas.status("readyReplicas"));
     if wanted > total {
         return in_progress(format!("replicas: {total}/{wanted}"));
     }
@@ -210,9 +181,7 @@ fn deployment(live: &Value) -> Assessment {
     if has_deadline && !rolled_out {
         return in_progress("ReplicaSet not Available");
     }
-    if condition(live, "Available")
-        .is_none_or(|available| object::text(available, "status") != "True")
-    {
+    if condition(live, "Available").is_none_or(|available| object::text(available, "status") != "True") {
         return in_progress("Deployment not Available");
     }
     current(format!("Deployment is available. Replicas: {total}"))
@@ -225,10 +194,7 @@ fn stateful_set(live: &Value) -> Assessment {
     }
     let replicas = Replicas(live);
     let wanted = replicas.wanted();
-    let (total, ready) = (
-        replicas.status("replicas"),
-        replicas.status("readyReplicas"),
-    );
+    let (total, ready) = (replicas.status("replicas"), replicas.status("readyReplicas"));
     if wanted > total {
         return in_progress(format!("Replicas: {total}/{wanted}"));
     }
@@ -238,10 +204,7 @@ fn stateful_set(live: &Value) -> Assessment {
     if total > wanted {
         return in_progress(format!("Pending termination: {}", total - wanted));
     }
-    let partition = integer(
-        live,
-        &["spec", "updateStrategy", "rollingUpdate", "partition"],
-    );
+    let partition = integer(live, &["spec", "updateStrategy", "rollingUpdate", "partition"]);
     if let Some(partition) = partition.filter(|partition| *partition != -1) {
         let updated = replicas.status("updatedReplicas");
         if updated < wanted - partition {
@@ -253,17 +216,11 @@ fn stateful_set(live: &Value) -> Assessment {
     if wanted > current_replicas {
         return in_progress(format!("current: {current_replicas}/{wanted}"));
     }
-    let revision = |key: &str| {
-        field(live, &["status", key])
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let revision = |key: &str| field(live, &["status", key]).and_then(Value::as_str).unwrap_or_default();
     if revision("currentRevision") != revision("updateRevision") {
         return in_progress("Waiting for updated revision to match current");
     }
-    current(format!(
-        "All replicas scheduled as expected. Replicas: {total}"
-    ))
+    current(format!("All replicas scheduled as expected. Replicas: {total}"))
 }
 
 fn daemon_set(live: &Value) -> Assessment {
@@ -287,24 +244,18 @@ fn daemon_set(live: &Value) -> Assessment {
             return in_progress(format!("{word}: {count}/{desired}"));
         }
     }
-    current(format!(
-        "All replicas scheduled as expected. Replicas: {desired}"
-    ))
+    current(format!("All replicas scheduled as expected. Replicas: {desired}"))
 }
 
 fn replica_set(live: &Value) -> Assessment {
-    if condition(live, "ReplicaFailure")
-        .is_some_and(|failure| object::text(failure, "status") == "True")
-    {
+    if condition(live, "ReplicaFailure").is_some_and(|failure| object::text(failure, "status") == "True") {
         return in_progress("Replica Failure condition. Check Pods");
     }
     let replicas = Replicas(live);
     let wanted = replicas.wanted();
-    for (key, word) in [
-        ("fullyLabeledReplicas", "Labelled"),
-        ("availableReplicas", "Available"),
-        ("readyReplicas", "Ready"),
-    ] {
+    for (key, word) in
+        [("fullyLabeledReplicas", "Labelled"), ("availableReplicas", "Available"), ("readyReplicas", "Ready")]
+    {
         let count = replicas.status(key);
         if wanted > count {
             return in_progress(format!("{word}: {count}/{wanted}"));

@@ -65,10 +65,7 @@ pub struct Assessment {
 
 impl Assessment {
     fn new(status: Status, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-        }
+        Self { status, message: message.into() }
     }
 }
 
@@ -124,11 +121,8 @@ fn assess_built_in(reference: &ObjectRef, live: &Value, now: Timestamp) -> Asses
     }
     match condition(live, "Ready") {
         Some(ready) => {
-            let status = if object::text(ready, "status") == "True" {
-                Status::Current
-            } else {
-                Status::InProgress
-            };
+            let status =
+                if object::text(ready, "status") == "True" { Status::Current } else { Status::InProgress };
             Assessment::new(status, object::text(ready, "message"))
         }
         None => Assessment::new(Status::Current, "Resource is current"),
@@ -156,10 +150,7 @@ pub(crate) fn field<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
 
 /// `status.conditions`.
 pub(crate) fn conditions(live: &Value) -> impl Iterator<Item = &Value> {
-    field(live, &["status", "conditions"])
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    field(live, &["status", "conditions"]).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The condition of a type.

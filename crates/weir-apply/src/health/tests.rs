@@ -17,12 +17,10 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "rows read better without borrows"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
 fn object(api_version: &str, kind: &str, rest: Value) -> Value {
-    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x", "namespace": "n"}});
+    let mut object =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x", "namespace": "n"}});
     for (key, value) in rest.as_object().unwrap() {
         if key == "metadata" {
             for (key, value) in value.as_object().unwrap() {
@@ -39,11 +37,7 @@ fn object(api_version: &str, kind: &str, rest: Value) -> Value {
 fn check(api_version: &str, kind: &str, rest: Value, expected: Status) {
     let live = object(api_version, kind, rest);
     let assessment = assess(&live, &CustomChecks::default(), now());
-    assert_eq!(
-        assessment.status, expected,
-        "{live}: {}",
-        assessment.message
-    );
+    assert_eq!(assessment.status, expected, "{live}: {}", assessment.message);
 }
 
 #[test]
@@ -54,56 +48,32 @@ fn generic_rules_in_order() {
         json!({"metadata": {"deletionTimestamp": NOW}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
         Status::Terminating,
     );
-    widget(
-        json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1}}),
-        Status::InProgress,
-    );
-    widget(
-        json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 2}}),
-        Status::Current,
-    );
+    widget(json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1}}), Status::InProgress);
+    widget(json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 2}}), Status::Current);
     widget(json!({"metadata": {"generation": 2}}), Status::Current);
     let conditions = |list: Value| json!({"status": {"conditions": list}});
     widget(
-        conditions(
-            json!([{"type": "Reconciling", "status": "True"}, {"type": "Stalled", "status": "True"}]),
-        ),
+        conditions(json!([{"type": "Reconciling", "status": "True"}, {"type": "Stalled", "status": "True"}])),
         Status::InProgress,
     );
     widget(
-        conditions(
-            json!([{"type": "Stalled", "status": "True"}, {"type": "Reconciling", "status": "True"}]),
-        ),
+        conditions(json!([{"type": "Stalled", "status": "True"}, {"type": "Reconciling", "status": "True"}])),
         Status::Failed,
     );
     widget(
-        conditions(
-            json!([{"type": "Reconciling", "status": "False"}, {"type": "Ready", "status": "True"}]),
-        ),
+        conditions(json!([{"type": "Reconciling", "status": "False"}, {"type": "Ready", "status": "True"}])),
         Status::Current,
     );
-    widget(
-        conditions(json!([{"type": "Ready", "status": "False"}])),
-        Status::InProgress,
-    );
-    widget(
-        conditions(json!([{"type": "Ready", "status": "Unknown"}])),
-        Status::InProgress,
-    );
-    widget(
-        conditions(json!([{"type": "Other", "status": "False"}])),
-        Status::Current,
-    );
+    widget(conditions(json!([{"type": "Ready", "status": "False"}])), Status::InProgress);
+    widget(conditions(json!([{"type": "Ready", "status": "Unknown"}])), Status::InProgress);
+    widget(conditions(json!([{"type": "Other", "status": "False"}])), Status::Current);
 }
 
 #[test]
 fn kinds_that_are_always_ready() {
-    for (api_version, kind) in [
-        ("v1", "ConfigMap"),
-        ("v1", "Secret"),
-        ("batch/v1", "CronJob"),
-        ("policy/v1", "PodDisruptionBudget"),
-    ] {
+    for (api_version, kind) in
+        [("v1", "ConfigMap"), ("v1", "Secret"), ("batch/v1", "CronJob"), ("policy/v1", "PodDisruptionBudget")]
+    {
         check(api_version, kind, json!({}), Status::Current);
     }
     check(
@@ -116,36 +86,16 @@ fn kinds_that_are_always_ready() {
 
 #[test]
 fn services_and_claims() {
-    check(
-        "v1",
-        "Service",
-        json!({"spec": {"type": "ClusterIP"}}),
-        Status::Current,
-    );
-    check(
-        "v1",
-        "Service",
-        json!({"spec": {"type": "LoadBalancer"}}),
-        Status::InProgress,
-    );
+    check("v1", "Service", json!({"spec": {"type": "ClusterIP"}}), Status::Current);
+    check("v1", "Service", json!({"spec": {"type": "LoadBalancer"}}), Status::InProgress);
     check(
         "v1",
         "Service",
         json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}}),
         Status::Current,
     );
-    check(
-        "v1",
-        "PersistentVolumeClaim",
-        json!({"status": {"phase": "Bound"}}),
-        Status::Current,
-    );
-    check(
-        "v1",
-        "PersistentVolumeClaim",
-        json!({"status": {"phase": "Pending"}}),
-        Status::InProgress,
-    );
+    check("v1", "PersistentVolumeClaim", json!({"status": {"phase": "Bound"}}), Status::Current);
+    check("v1", "PersistentVolumeClaim", json!({"status": {"phase": "Pending"}}), Status::InProgress);
     check("v1", "PersistentVolumeClaim", json!({}), Status::InProgress);
 }
 
@@ -172,37 +122,19 @@ fn definitions() {
         json!([{"type": "Established", "status": "False", "reason": "Installing"}]),
         Status::InProgress,
     );
-    definition(
-        json!([{"type": "Established", "status": "False", "reason": "NotAccepted"}]),
-        Status::Failed,
-    );
+    definition(json!([{"type": "Established", "status": "False", "reason": "NotAccepted"}]), Status::Failed);
 }
 
 #[test]
 fn jobs_are_ready_when_complete_or_suspended() {
     let job = |rest, expected| check("batch/v1", "Job", rest, expected);
     job(json!({}), Status::InProgress);
-    job(
-        json!({"status": {"active": 1, "startTime": NOW}}),
-        Status::InProgress,
-    );
+    job(json!({"status": {"active": 1, "startTime": NOW}}), Status::InProgress);
     job(json!({"spec": {"suspend": true}}), Status::Current);
-    job(
-        json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
-        Status::Current,
-    );
-    job(
-        json!({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}),
-        Status::Failed,
-    );
-    job(
-        json!({"status": {"conditions": [{"type": "Complete", "status": "False"}]}}),
-        Status::InProgress,
-    );
-    job(
-        json!({"metadata": {"deletionTimestamp": NOW}}),
-        Status::InProgress,
-    );
+    job(json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}), Status::Current);
+    job(json!({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}), Status::Failed);
+    job(json!({"status": {"conditions": [{"type": "Complete", "status": "False"}]}}), Status::InProgress);
+    job(json!({"metadata": {"deletionTimestamp": NOW}}), Status::InProgress);
 }
 
 #[test]
@@ -263,21 +195,9 @@ fn deployments() {
     changed("/status/replicas", json!(3), Status::InProgress);
     changed("/status/availableReplicas", json!(1), Status::InProgress);
     changed("/status/readyReplicas", json!(1), Status::InProgress);
-    changed(
-        "/status/conditions/0/reason",
-        json!("ReplicaSetUpdated"),
-        Status::InProgress,
-    );
-    changed(
-        "/status/conditions/0/reason",
-        json!("ProgressDeadlineExceeded"),
-        Status::Failed,
-    );
-    changed(
-        "/status/conditions/1/status",
-        json!("False"),
-        Status::InProgress,
-    );
+    changed("/status/conditions/0/reason", json!("ReplicaSetUpdated"), Status::InProgress);
+    changed("/status/conditions/0/reason", json!("ProgressDeadlineExceeded"), Status::Failed);
+    changed("/status/conditions/1/status", json!("False"), Status::InProgress);
     let mut no_deadline = ready.clone();
     no_deadline["spec"]["progressDeadlineSeconds"] = json!(2_147_483_647);
     no_deadline["status"]["conditions"] = json!([{"type": "Available", "status": "True"}]);
@@ -298,10 +218,7 @@ fn stateful_sets() {
             "currentRevision": "a", "updateRevision": "a"}});
     let set = |rest, expected| check("apps/v1", "StatefulSet", rest, expected);
     set(ready.clone(), Status::Current);
-    set(
-        json!({"spec": {"updateStrategy": {"type": "OnDelete"}}}),
-        Status::Current,
-    );
+    set(json!({"spec": {"updateStrategy": {"type": "OnDelete"}}}), Status::Current);
     let changed = |pointer, value, expected| {
         check_changed("apps/v1", "StatefulSet", &ready, pointer, value, expected);
     };
@@ -316,22 +233,8 @@ fn stateful_sets() {
     let mut whole = ready;
     whole["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
     set(whole.clone(), Status::Current);
-    check_changed(
-        "apps/v1",
-        "StatefulSet",
-        &whole,
-        "/status/currentReplicas",
-        json!(2),
-        Status::InProgress,
-    );
-    check_changed(
-        "apps/v1",
-        "StatefulSet",
-        &whole,
-        "/status/updateRevision",
-        json!("b"),
-        Status::InProgress,
-    );
+    check_changed("apps/v1", "StatefulSet", &whole, "/status/currentReplicas", json!(2), Status::InProgress);
+    check_changed("apps/v1", "StatefulSet", &whole, "/status/updateRevision", json!("b"), Status::InProgress);
 }
 
 #[test]
@@ -339,12 +242,7 @@ fn daemon_sets() {
     let ready = json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "desiredNumberScheduled": 2,
         "currentNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2, "numberReady": 2}});
     check("apps/v1", "DaemonSet", ready.clone(), Status::Current);
-    check(
-        "apps/v1",
-        "DaemonSet",
-        json!({"status": {"desiredNumberScheduled": 0}}),
-        Status::InProgress,
-    );
+    check("apps/v1", "DaemonSet", json!({"status": {"desiredNumberScheduled": 0}}), Status::InProgress);
     check(
         "apps/v1",
         "DaemonSet",
@@ -357,12 +255,7 @@ fn daemon_sets() {
         json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "desiredNumberScheduled": 0}}),
         Status::Current,
     );
-    for key in [
-        "currentNumberScheduled",
-        "updatedNumberScheduled",
-        "numberAvailable",
-        "numberReady",
-    ] {
+    for key in ["currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"] {
         check_changed(
             "apps/v1",
             "DaemonSet",
@@ -389,14 +282,7 @@ fn replica_sets() {
             Status::InProgress,
         );
     }
-    check_changed(
-        "apps/v1",
-        "ReplicaSet",
-        &ready,
-        "/status/replicas",
-        json!(2),
-        Status::InProgress,
-    );
+    check_changed("apps/v1", "ReplicaSet", &ready, "/status/replicas", json!(2), Status::InProgress);
     check_changed(
         "apps/v1",
         "ReplicaSet",
@@ -410,11 +296,7 @@ fn replica_sets() {
 #[track_caller]
 fn check_custom(before_jobs: bool, live: &Value, expected: Status) {
     let mut checks = CustomChecks::compile([
-        Source {
-            api_version: "example.com/v1",
-            current: "status.phase == 'Up'",
-            ..Source::default()
-        },
+        Source { api_version: "example.com/v1", current: "status.phase == 'Up'", ..Source::default() },
         Source {
             api_version: "example.com/v1beta1",
             kind: "Widget",
@@ -422,21 +304,12 @@ fn check_custom(before_jobs: bool, live: &Value, expected: Status) {
             in_progress: "status.busy",
             failed: "status.broken",
         },
-        Source {
-            api_version: "batch/v1",
-            kind: "Job",
-            current: "true",
-            ..Source::default()
-        },
+        Source { api_version: "batch/v1", kind: "Job", current: "true", ..Source::default() },
     ])
     .unwrap();
     checks.before_jobs = before_jobs;
     let assessment = assess(live, &checks, now());
-    assert_eq!(
-        assessment.status, expected,
-        "{live}: {}",
-        assessment.message
-    );
+    assert_eq!(assessment.status, expected, "{live}: {}", assessment.message);
 }
 
 #[test]
@@ -483,12 +356,7 @@ fn custom_rules() {
 
 #[test]
 fn custom_rules_must_be_complete_and_unique() {
-    let rule = |kind, current| Source {
-        api_version: "example.com/v1",
-        kind,
-        current,
-        ..Source::default()
-    };
+    let rule = |kind, current| Source { api_version: "example.com/v1", kind, current, ..Source::default() };
     let error = CustomChecks::compile([rule("A", "true"), rule("A", "false")]).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -501,11 +369,7 @@ fn custom_rules_must_be_complete_and_unique() {
 
 const CLOCK: FixedClock = FixedClock(Timestamp::UNIX_EPOCH);
 
-async fn run(
-    cluster: &MemoryCluster,
-    targets: Vec<Target>,
-    fail_fast: bool,
-) -> Result<(), WaitError> {
+async fn run(cluster: &MemoryCluster, targets: Vec<Target>, fail_fast: bool) -> Result<(), WaitError> {
     let checks = CustomChecks::default();
     let clock: &dyn Clock = &CLOCK;
     let options = Wait {
@@ -540,11 +404,7 @@ async fn the_wait_ends_when_the_last_object_turns_ready() {
     });
     let started = tokio::time::Instant::now();
     run(&cluster, vec![target(&pending)], true).await.unwrap();
-    assert_eq!(
-        started.elapsed(),
-        Duration::from_millis(1200),
-        "by watch, not by poll"
-    );
+    assert_eq!(started.elapsed(), Duration::from_millis(1200), "by watch, not by poll");
 }
 
 #[tokio::test(start_paused = true)]
@@ -552,11 +412,7 @@ async fn polling_takes_over_when_watching_is_refused() {
     let cluster = Arc::new(MemoryCluster::new());
     let pending = object("apps/v1", "Deployment", json!({}));
     cluster.put(pending.clone());
-    let forbidden = ClusterError::Api {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: "no watch".into(),
-    };
+    let forbidden = ClusterError::Api { code: 403, reason: "Forbidden".into(), message: "no watch".into() };
     cluster.fail(Verb::Watch, "*", forbidden, 100);
     let later = Arc::clone(&cluster);
     tokio::spawn(async move {
@@ -572,10 +428,7 @@ async fn polling_takes_over_when_watching_is_refused() {
 async fn known_objects_cost_no_request() {
     let cluster = MemoryCluster::new();
     let live = object("v1", "ConfigMap", json!({}));
-    let known = Target {
-        known: Some(live.clone()),
-        ..target(&live)
-    };
+    let known = Target { known: Some(live.clone()), ..target(&live) };
     run(&cluster, vec![known], true).await.unwrap();
     assert_eq!(cluster.take_requests(), []);
 }
@@ -583,18 +436,17 @@ async fn known_objects_cost_no_request() {
 #[tokio::test(start_paused = true)]
 async fn time_runs_out_and_every_unready_object_is_named() {
     let cluster = MemoryCluster::new();
-    cluster.put(object("example.com/v1", "Widget", json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "warming up"}]}})));
+    cluster.put(object(
+        "example.com/v1",
+        "Widget",
+        json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "warming up"}]}}),
+    ));
     let ready = object("v1", "ConfigMap", json!({}));
     cluster.put(ready.clone());
     let missing = named(ready.clone(), "gone");
     let widget = object("example.com/v1", "Widget", json!({}));
-    let error = run(
-        &cluster,
-        vec![target(&widget), target(&ready), target(&missing)],
-        true,
-    )
-    .await
-    .unwrap_err();
+    let error =
+        run(&cluster, vec![target(&widget), target(&ready), target(&missing)], true).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "timeout waiting for: [Widget/n/x status: 'InProgress': warming up, ConfigMap/n/gone status: 'NotFound']"
@@ -620,25 +472,16 @@ async fn failures_end_the_wait_early_unless_told_otherwise() {
         "failed early due to stalled resources: [Job/n/x status: 'Failed': Job Failed: boom]"
     );
     assert_eq!(started.elapsed(), Duration::ZERO);
-    assert!(matches!(
-        run(&cluster, targets(), false).await,
-        Err(WaitError::Timeout(_))
-    ));
+    assert!(matches!(run(&cluster, targets(), false).await, Err(WaitError::Timeout(_))));
     let only_failed = run(&cluster, vec![target(&failed)], false).await;
-    assert!(
-        matches!(only_failed, Err(WaitError::Failed(_))),
-        "nothing is left that could get ready"
-    );
+    assert!(matches!(only_failed, Err(WaitError::Failed(_))), "nothing is left that could get ready");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crashing_pod_fails_its_deployment() {
     let cluster = MemoryCluster::new();
-    let deployment = object(
-        "apps/v1",
-        "Deployment",
-        json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}}),
-    );
+    let deployment =
+        object("apps/v1", "Deployment", json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}}));
     cluster.put(deployment.clone());
     let pod = |rest: Value| {
         let mut pod = named(object("v1", "Pod", rest), "web-1");
@@ -649,14 +492,9 @@ async fn a_crashing_pod_fails_its_deployment() {
     let mut deleted = crash.clone();
     deleted["metadata"] = json!({"deletionTimestamp": NOW});
     cluster.put(pod(deleted));
-    assert!(matches!(
-        run(&cluster, vec![target(&deployment)], true).await,
-        Err(WaitError::Timeout(_))
-    ));
+    assert!(matches!(run(&cluster, vec![target(&deployment)], true).await, Err(WaitError::Timeout(_))));
     cluster.put(pod(crash));
-    let error = run(&cluster, vec![target(&deployment)], true)
-        .await
-        .unwrap_err();
+    let error = run(&cluster, vec![target(&deployment)], true).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "failed early due to stalled resources: [Deployment/n/x status: 'Failed': Pod/n/web-1 failed]"
@@ -667,16 +505,7 @@ async fn a_crashing_pod_fails_its_deployment() {
 async fn jobs_that_clean_up_after_themselves_may_vanish() {
     let cluster = MemoryCluster::new();
     let job = object("batch/v1", "Job", json!({}));
-    run(
-        &cluster,
-        vec![Target {
-            may_vanish: true,
-            ..target(&job)
-        }],
-        true,
-    )
-    .await
-    .unwrap();
+    run(&cluster, vec![Target { may_vanish: true, ..target(&job) }], true).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -684,9 +513,7 @@ async fn read_errors_are_shown() {
     let cluster = MemoryCluster::new();
     cluster.set_unknown("example.com", "Widget", true);
     let widget = object("example.com/v1", "Widget", json!({}));
-    let error = run(&cluster, vec![target(&widget)], true)
-        .await
-        .unwrap_err();
+    let error = run(&cluster, vec![target(&widget)], true).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "timeout waiting for: [Widget/n/x status: 'Unknown': no matches for kind \"Widget\" in version \"example.com/v1\"]"
@@ -699,24 +526,14 @@ async fn waiting_for_objects_to_go() {
     let live = object("v1", "ConfigMap", json!({}));
     cluster.put(live.clone());
     let reference = ObjectRef::of(&live);
-    let error = wait_gone(
-        &*cluster,
-        std::slice::from_ref(&reference),
-        Duration::from_secs(5),
-    )
-    .await
-    .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "timeout waiting for: [ConfigMap/n/x status: 'Terminating']"
-    );
+    let error =
+        wait_gone(&*cluster, std::slice::from_ref(&reference), Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(error.to_string(), "timeout waiting for: [ConfigMap/n/x status: 'Terminating']");
     let later = Arc::clone(&cluster);
     let taken = reference.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
         later.take(&taken);
     });
-    wait_gone(&*cluster, &[reference], Duration::from_secs(5))
-        .await
-        .unwrap();
+    wait_gone(&*cluster, &[reference], Duration::from_secs(5)).await.unwrap();
 }

@@ -36,11 +36,7 @@ pub struct Target {
 impl Target {
     /// An object nothing is known about yet.
     pub fn new(object: ObjectRef) -> Self {
-        Self {
-            object,
-            known: None,
-            may_vanish: false,
-        }
+        Self { object, known: None, may_vanish: false }
     }
 }
 
@@ -74,11 +70,7 @@ pub struct Unready {
 impl fmt::Display for Unready {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} status: '{}'", self.object, self.status)?;
-        if self.message.is_empty() {
-            Ok(())
-        } else {
-            write!(formatter, ": {}", self.message)
-        }
+        if self.message.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.message) }
     }
 }
 
@@ -94,11 +86,7 @@ pub enum WaitError {
 }
 
 fn list(unready: &[Unready]) -> String {
-    unready
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    unready.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 struct State {
@@ -129,30 +117,19 @@ impl State {
 ///
 /// # Cancellation
 /// Nothing is written; dropping the future ends the watches.
-pub async fn wait(
-    cluster: &dyn Cluster,
-    targets: Vec<Target>,
-    options: &Wait<'_>,
-) -> Result<(), WaitError> {
+pub async fn wait(cluster: &dyn Cluster, targets: Vec<Target>, options: &Wait<'_>) -> Result<(), WaitError> {
     let deadline = Instant::now() + options.timeout;
     let mut states: Vec<State> = targets
         .into_iter()
-        .map(|target| State {
-            target,
-            assessment: Assessment::new(Status::Unknown, ""),
-            watched: false,
-        })
+        .map(|target| State { target, assessment: Assessment::new(Status::Unknown, ""), watched: false })
         .collect();
     for state in &mut states {
         if let Some(known) = state.target.known.take() {
             state.assessment = assess(&known, options.checks, options.clock.now());
         }
     }
-    let unknown: Vec<usize> =
-        positions(&states, |state| state.assessment.status == Status::Unknown);
-    let late = tokio::time::timeout_at(deadline, read(cluster, options, &mut states, unknown))
-        .await
-        .is_err();
+    let unknown: Vec<usize> = positions(&states, |state| state.assessment.status == Status::Unknown);
+    let late = tokio::time::timeout_at(deadline, read(cluster, options, &mut states, unknown)).await.is_err();
     if let Some(verdict) = decide(&states, options.fail_fast) {
         return verdict;
     }
@@ -160,10 +137,7 @@ pub async fn wait(
         return Err(timeout(&states));
     }
     let mut events = watch_unfinished(cluster, options, &mut states, deadline).await;
-    let mut polls = tokio::time::interval_at(
-        Instant::now() + options.poll_interval,
-        options.poll_interval,
-    );
+    let mut polls = tokio::time::interval_at(Instant::now() + options.poll_interval, options.poll_interval);
     polls.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut poll_count: u32 = 0;
     loop {
@@ -184,9 +158,7 @@ pub async fn wait(
             }
         };
         if !reread.is_empty()
-            && tokio::time::timeout_at(deadline, read(cluster, options, &mut states, reread))
-                .await
-                .is_err()
+            && tokio::time::timeout_at(deadline, read(cluster, options, &mut states, reread)).await.is_err()
         {
             return Err(timeout(&states));
         }
@@ -220,11 +192,7 @@ pub async fn wait_gone(
                 Err(_) => (Status::Unknown, String::new()),
             };
             if Instant::now() + delay >= deadline {
-                let mut left = vec![Unready {
-                    object: object.clone(),
-                    status,
-                    message,
-                }];
+                let mut left = vec![Unready { object: object.clone(), status, message }];
                 left.extend(objects[position + 1..].iter().map(|object| Unready {
                     object: object.clone(),
                     status: Status::Terminating,
@@ -240,12 +208,7 @@ pub async fn wait_gone(
 }
 
 fn positions(states: &[State], wanted: impl Fn(&State) -> bool) -> Vec<usize> {
-    states
-        .iter()
-        .enumerate()
-        .filter(|(_, state)| wanted(state))
-        .map(|(position, _)| position)
-        .collect()
+    states.iter().enumerate().filter(|(_, state)| wanted(state)).map(|(position, _)| position).collect()
 }
 
 fn timeout(states: &[State]) -> WaitError {
@@ -260,17 +223,11 @@ fn timeout(states: &[State]) -> WaitError {
 
 /// Whether the wait is over, and how.
 fn decide(states: &[State], fail_fast: bool) -> Option<Result<(), WaitError>> {
-    if states
-        .iter()
-        .all(|state| state.assessment.status == Status::Current)
-    {
+    if states.iter().all(|state| state.assessment.status == Status::Current) {
         return Some(Ok(()));
     }
-    let failed: Vec<Unready> = states
-        .iter()
-        .filter(|state| state.assessment.status == Status::Failed)
-        .map(State::unready)
-        .collect();
+    let failed: Vec<Unready> =
+        states.iter().filter(|state| state.assessment.status == Status::Failed).map(State::unready).collect();
     let hopeless = states.iter().all(State::is_finished);
     if !failed.is_empty() && (fail_fast || hopeless) {
         return Some(Err(WaitError::Failed(failed)));
@@ -279,22 +236,12 @@ fn decide(states: &[State], fail_fast: bool) -> Option<Result<(), WaitError>> {
 }
 
 /// Reads the objects at `positions` and assesses them, looking through to Pods where that matters.
-async fn read(
-    cluster: &dyn Cluster,
-    options: &Wait<'_>,
-    states: &mut [State],
-    positions: Vec<usize>,
-) {
-    let objects: Vec<(usize, ObjectRef)> = positions
-        .into_iter()
-        .map(|position| (position, states[position].target.object.clone()))
-        .collect();
-    let mut answers =
-        stream::iter(objects)
-            .map(|(position, object)| async move {
-                (position, look_at(cluster, options, &object).await)
-            })
-            .buffer_unordered(READS_MAX);
+async fn read(cluster: &dyn Cluster, options: &Wait<'_>, states: &mut [State], positions: Vec<usize>) {
+    let objects: Vec<(usize, ObjectRef)> =
+        positions.into_iter().map(|position| (position, states[position].target.object.clone())).collect();
+    let mut answers = stream::iter(objects)
+        .map(|(position, object)| async move { (position, look_at(cluster, options, &object).await) })
+        .buffer_unordered(READS_MAX);
     while let Some((position, assessment)) = answers.next().await {
         record(&mut states[position], assessment);
     }
@@ -349,19 +296,10 @@ async fn failed_pod(
     let Some(selector) = field(live, &["spec", "selector"]).and_then(selector_text) else {
         return Ok(None);
     };
-    let pods = ObjectRef {
-        version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        ..ObjectRef::default()
-    };
-    let pods = cluster
-        .list(&pods, Some(&object.namespace), &selector)
-        .await?;
+    let pods = ObjectRef { version: "v1".to_owned(), kind: "Pod".to_owned(), ..ObjectRef::default() };
+    let pods = cluster.list(&pods, Some(&object.namespace), &selector).await?;
     let now = options.clock.now();
-    Ok(pods
-        .iter()
-        .find(|pod| is_failed_pod(pod, now))
-        .map(ObjectRef::of))
+    Ok(pods.iter().find(|pod| is_failed_pod(pod, now)).map(ObjectRef::of))
 }
 
 /// A `LabelSelector` as text; `None` if it is empty or not understood.
@@ -372,12 +310,7 @@ fn selector_text(selector: &Value) -> Option<String> {
             parts.push(format!("{key}={}", value.as_str()?));
         }
     }
-    for expression in selector
-        .get("matchExpressions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = expression.get("key")?.as_str()?;
         let values: Vec<&str> = expression
             .get("values")
@@ -412,12 +345,7 @@ async fn watch_unfinished(
         .iter()
         .map(|position| {
             let object = &states[*position].target.object;
-            (
-                object.group.clone(),
-                object.version.clone(),
-                object.kind.clone(),
-                object.namespace.clone(),
-            )
+            (object.group.clone(), object.version.clone(), object.kind.clone(), object.namespace.clone())
         })
         .collect();
     for (group, version, kind, namespace) in kinds {
@@ -464,12 +392,7 @@ async fn watch_unfinished(
                     states[position].watched = true;
                 }
                 let ended = futures::future::ready(Err(())).into_stream();
-                events.push(
-                    stream
-                        .map(|event| event.map_err(|_| ()))
-                        .chain(ended)
-                        .boxed(),
-                );
+                events.push(stream.map(|event| event.map_err(|_| ())).chain(ended).boxed());
             }
             Ok(Err(error)) => {
                 tracing::debug!(kind = %scope.kind.group_kind(), error = %error, "unable to watch, polling instead");
@@ -494,9 +417,8 @@ fn on_event(event: Event, options: &Wait<'_>, states: &mut [State]) -> Vec<usize
         }
     };
     let reference = ObjectRef::of(&object);
-    let Some(position) = states
-        .iter()
-        .position(|state| state.target.object.identity() == reference.identity())
+    let Some(position) =
+        states.iter().position(|state| state.target.object.identity() == reference.identity())
     else {
         return Vec::new();
     };
@@ -505,8 +427,8 @@ fn on_event(event: Event, options: &Wait<'_>, states: &mut [State]) -> Vec<usize
     }
     let assessment = assess(&object, options.checks, options.clock.now());
     // A failure seen in the Pods is not undone by an event that does not look at them.
-    let hides_failure = states[position].assessment.status == Status::Failed
-        && assessment.status == Status::InProgress;
+    let hides_failure =
+        states[position].assessment.status == Status::Failed && assessment.status == Status::InProgress;
     if !hides_failure {
         record(&mut states[position], assessment);
     }

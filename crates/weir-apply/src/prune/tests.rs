@@ -31,13 +31,7 @@ async fn only_own_objects_go_in_reverse_order() {
     kept["metadata"]["annotations"] = json!({"kustomize.toolkit.fluxcd.io/prune": "disabled"});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n",
         "labels": owned("Namespace", "n")["metadata"]["labels"]}});
-    let all = [
-        namespace,
-        owned("ConfigMap", "a"),
-        owned("Service", "s"),
-        foreign,
-        kept,
-    ];
+    let all = [namespace, owned("ConfigMap", "a"), owned("Service", "s"), foreign, kept];
     for object in &all {
         cluster.put(object.clone());
     }
@@ -50,8 +44,7 @@ async fn only_own_objects_go_in_reverse_order() {
     );
     assert_eq!(pruned.result(), Ok(()));
     assert!(
-        cluster.peek(&ObjectRef::of(&all[3])).is_some()
-            && cluster.peek(&ObjectRef::of(&all[4])).is_some()
+        cluster.peek(&ObjectRef::of(&all[3])).is_some() && cluster.peek(&ObjectRef::of(&all[4])).is_some()
     );
 }
 
@@ -61,16 +54,11 @@ async fn failures_do_not_stop_the_rest_and_stay_stale() {
     for name in ["a", "b", "c"] {
         cluster.put(owned("ConfigMap", name));
     }
-    let error = |message: &str| ClusterError::Api {
-        code: 403,
-        reason: "Forbidden".into(),
-        message: message.into(),
-    };
+    let error =
+        |message: &str| ClusterError::Api { code: 403, reason: "Forbidden".into(), message: message.into() };
     cluster.fail(Verb::Delete, "ConfigMap/n/b", error("no delete"), 1);
     cluster.fail(Verb::Get, "ConfigMap/n/c", error("no get"), 1);
-    let stale: Vec<ObjectRef> = ["a", "b", "c"]
-        .map(|name| ObjectRef::of(&owned("ConfigMap", name)))
-        .into();
+    let stale: Vec<ObjectRef> = ["a", "b", "c"].map(|name| ObjectRef::of(&owned("ConfigMap", name))).into();
     let pruned = prune(&cluster, &owner(), stale).await;
     assert_eq!(
         pruned.result().unwrap_err().to_string(),
@@ -88,12 +76,7 @@ async fn failures_do_not_stop_the_rest_and_stay_stale() {
 async fn objects_of_a_kind_that_is_gone_are_gone() {
     let cluster = MemoryCluster::new();
     cluster.set_unknown("", "Widget", true);
-    let pruned = prune(
-        &cluster,
-        &owner(),
-        vec![ObjectRef::of(&object("Widget", "w"))],
-    )
-    .await;
+    let pruned = prune(&cluster, &owner(), vec![ObjectRef::of(&object("Widget", "w"))]).await;
     assert_eq!(pruned.changes.all_lines(), "Widget/n/w deleted");
     assert_eq!(pruned.remaining, []);
 }
