@@ -2,6 +2,7 @@
 
 mod codegen;
 mod crd_compat;
+mod kustomize;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,15 @@ enum Command {
     },
     /// Checks the rules of the repository that no other tool checks.
     Tidy,
+    /// Checks the recorded answers of the references, or records them anew.
+    Golden {
+        /// Records instead of checking.
+        #[arg(long)]
+        record: bool,
+    },
+    /// The kustomize engine against the reference.
+    #[command(subcommand)]
+    Kustomize(kustomize::Kustomize),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -37,6 +47,8 @@ fn main() -> anyhow::Result<()> {
         Command::Codegen { check } => codegen::run(&root(), check),
         Command::CrdCompat { directory } => crd_compat::run(&directory),
         Command::Tidy => tidy::run(&root()),
+        Command::Golden { record } => kustomize::golden(&root(), record),
+        Command::Kustomize(command) => kustomize::run(command),
     }
 }
 
