@@ -13,6 +13,7 @@
 //! No function panics on any input. Nothing here does IO. Depth, size and alias expansion are bounded.
 
 mod chars;
+pub mod edit;
 mod emit;
 mod error;
 mod letters;

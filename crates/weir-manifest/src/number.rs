@@ -4,7 +4,7 @@
 ///
 /// The shortest digits that read back as the same number; exponent form below `1e-04` and from `1e+06`.
 pub fn format_float(value: f64) -> String {
-    general(&format!("{value:e}"), value.is_sign_negative(), value.is_nan(), value.is_infinite())
+    general(&shortest(value), value.is_sign_negative(), value.is_nan(), value.is_infinite())
 }
 
 /// The same for a float that is rounded to 32 bits first, as the Go library does with map keys.
@@ -38,7 +38,7 @@ pub fn format_json_float(value: f64) -> Option<String> {
     if !value.is_finite() {
         return None;
     }
-    let (digits, exponent) = split(&format!("{value:e}"));
+    let (digits, exponent) = split(&shortest(value));
     let mut text = String::new();
     if value.is_sign_negative() {
         text.push('-');
@@ -50,6 +50,18 @@ pub fn format_json_float(value: f64) -> Option<String> {
         push_positional(&mut text, &digits, exponent);
     }
     Some(text)
+}
+
+/// The shortest digits that read back as the same number, in exponent form; of two equally near ones the even one.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:e}");
+    let digits = text.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count();
+    // Fewer digits cannot be half-way between two numbers.
+    if digits < 15 {
+        return text;
+    }
+    let rounded = format!("{value:.*e}", digits - 1);
+    if rounded.parse() == Ok(value) { rounded } else { text }
 }
 
 /// Digits without point and sign, and the exponent of the first of them.

@@ -381,6 +381,7 @@ impl<'a> Parser<'a> {
     /// An anchor and a tag in either order, each at most once.
     fn properties(&mut self, start: Mark) -> Parsed<(Properties<'a>, Mark)> {
         let mut properties = Properties::default();
+        let mut tag = None;
         let mut end = start;
         loop {
             let token = self.scanner.peek()?;
@@ -388,16 +389,20 @@ impl<'a> Parser<'a> {
                 TokenKind::Anchor(name) if properties.anchor.is_none() => {
                     properties.anchor = Some(name);
                 }
-                TokenKind::Tag { .. } if properties.tag.is_none() => {
+                TokenKind::Tag { .. } if tag.is_none() => {
                     let token = self.scanner.take()?;
                     end = token.end;
-                    properties.tag = Some(self.resolve_tag(token, start)?);
+                    tag = Some(token);
                     continue;
                 }
                 _ => break,
             }
             end = token.end;
             self.scanner.take()?;
+        }
+        // A mistake in the token behind the tag comes before one in the tag.
+        if let Some(tag) = tag {
+            properties.tag = Some(self.resolve_tag(tag, start)?);
         }
         Ok((properties, end))
     }
@@ -578,14 +583,13 @@ impl<'a> Parser<'a> {
     }
 
     fn flow_pair_value(&mut self) -> Parsed<Event<'a>> {
-        let mut mark = self.scanner.peek()?.start;
+        let mark = self.scanner.peek()?.start;
         if self.scanner.peek()?.kind == TokenKind::Value {
             self.scanner.take()?;
-            let token = self.scanner.peek()?;
-            if !matches!(token.kind, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd) {
+            let next = &self.scanner.peek()?.kind;
+            if !matches!(next, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd) {
                 return self.node_then(State::FlowPairEnd, false, false);
             }
-            mark = token.start;
         }
         Ok(self.empty_then(State::FlowPairEnd, mark))
     }

@@ -135,7 +135,7 @@ enum KeyKind {
 
 /// A collection whose end has not been seen yet.
 enum Open {
-    Sequence { items: Vec<Value>, merge_source: bool, anchor: Option<usize>, nodes_before: u64 },
+    Sequence { items: Vec<Value>, merge_source: bool, anchor: Option<usize>, nodes_before: u64, start: Mark },
     Mapping(OpenMapping),
 }
 
@@ -146,6 +146,7 @@ struct OpenMapping {
     marks: Option<HashMap<String, Mark>>,
     anchor: Option<usize>,
     nodes_before: u64,
+    start: Mark,
 }
 
 enum PendingKey {
@@ -188,11 +189,31 @@ impl<'a> Reader<'a> {
             }
             Err(error) => {
                 // The Go libraries understand a document only after its grammar has been found right.
-                if error.kind() != ErrorKind::Syntax && !error.problem().starts_with("unknown anchor") {
-                    while !matches!(self.parser.next()?.kind, EventKind::DocumentEnd | EventKind::StreamEnd) {
-                    }
+                if error.kind() != ErrorKind::Syntax && !error.problem().starts_with(UNKNOWN_ANCHOR) {
+                    self.check_rest()?;
                 }
                 Err(error)
+            }
+        }
+    }
+
+    /// Looks for mistakes in the grammar of the rest of a document.
+    fn check_rest(&mut self) -> Result<(), Error> {
+        loop {
+            let event = self.parser.next()?;
+            match event.kind {
+                EventKind::DocumentEnd | EventKind::StreamEnd => return Ok(()),
+                EventKind::Alias(name) if !self.anchors.contains_key(name) => {
+                    return Err(
+                        self.content_error(format!("{UNKNOWN_ANCHOR} '{name}' referenced"), event.start)
+                    );
+                }
+                EventKind::Scalar { properties, .. }
+                | EventKind::SequenceStart { properties, .. }
+                | EventKind::MappingStart { properties, .. } => {
+                    self.begin_anchored(&properties);
+                }
+                _ => {}
             }
         }
     }
@@ -218,24 +239,26 @@ impl<'a> Reader<'a> {
         let mut open: Vec<Open> = Vec::new();
         loop {
             let event = self.parser.next()?;
-            let mark = event.start;
+            let mut mark = event.start;
             let node = match event.kind {
                 EventKind::SequenceStart { properties, .. } => {
-                    let sequence = self.open_sequence(&properties, open.last());
+                    let sequence = self.open_sequence(&properties, open.last(), mark);
                     open.push(sequence);
                     continue;
                 }
                 EventKind::MappingStart { properties, .. } => {
-                    let mapping = self.open_mapping(&properties);
+                    let mapping = self.open_mapping(&properties, mark);
                     open.push(mapping);
                     continue;
                 }
                 EventKind::SequenceEnd | EventKind::MappingEnd => match open.pop() {
-                    Some(Open::Sequence { items, anchor, nodes_before, .. }) => {
+                    Some(Open::Sequence { items, anchor, nodes_before, start, .. }) => {
+                        mark = start;
                         self.closed(Value::Array(items), None, anchor, nodes_before)
                     }
                     Some(Open::Mapping(mapping)) => {
-                        let OpenMapping { entries, marks, anchor, nodes_before, .. } = mapping;
+                        let OpenMapping { entries, marks, anchor, nodes_before, start, .. } = mapping;
+                        mark = start;
                         self.closed(Value::Object(entries), marks, anchor, nodes_before)
                     }
                     None => {
@@ -318,7 +341,7 @@ impl<'a> Reader<'a> {
         Ok(PendingKey::Key { name, kind })
     }
 
-    fn open_sequence(&mut self, properties: &Properties<'a>, around: Option<&Open>) -> Open {
+    fn open_sequence(&mut self, properties: &Properties<'a>, around: Option<&Open>, start: Mark) -> Open {
         let merge_source = is_merge_value(around);
         let nodes_before = self.count.all;
         if !merge_source {
@@ -329,10 +352,11 @@ impl<'a> Reader<'a> {
             merge_source,
             anchor: self.begin_anchored(properties),
             nodes_before,
+            start,
         }
     }
 
-    fn open_mapping(&mut self, properties: &Properties<'a>) -> Open {
+    fn open_mapping(&mut self, properties: &Properties<'a>, start: Mark) -> Open {
         let nodes_before = self.count.all;
         self.count.all += 1;
         Open::Mapping(OpenMapping {
@@ -342,6 +366,7 @@ impl<'a> Reader<'a> {
             marks: self.options.strict.then(HashMap::new),
             anchor: self.begin_anchored(properties),
             nodes_before,
+            start,
         })
     }
 
@@ -374,7 +399,7 @@ impl<'a> Reader<'a> {
                 let Some(anchored) = self.anchors.get(name).and_then(|&place| self.anchored.get(place))
                 else {
                     return Err(
-                        self.content_error(format!("unknown anchor '{name}' referenced"), event.start)
+                        self.content_error(format!("{UNKNOWN_ANCHOR} '{name}' referenced"), event.start)
                     );
                 };
                 let Some(node) = &anchored.node else {
@@ -413,6 +438,8 @@ fn is_merge_value(around: Option<&Open>) -> bool {
     matches!(around, Some(Open::Mapping(OpenMapping { key: PendingKey::Merge, .. })))
 }
 
+const UNKNOWN_ANCHOR: &str = "unknown anchor";
+
 const WANT_MAP: &str = "map merge requires map or sequence of maps as the value";
 
 impl OpenMapping {
@@ -421,7 +448,11 @@ impl OpenMapping {
         if let Some(seen) = &mut self.seen {
             if !seen.insert((kind, name.clone())) {
                 // A key as Go prints it with `%#v`.
-                let key = if kind == KeyKind::String { format!("{name:?}") } else { name };
+                let key = match kind {
+                    KeyKind::String => format!("{name:?}"),
+                    KeyKind::Null => "<nil>".to_owned(),
+                    _ => name,
+                };
                 return Some(format!("key {key} already set in map"));
             }
             if let Some(marks) = &mut self.marks {

@@ -125,8 +125,8 @@ pub(crate) struct Scanner<'a> {
     indents: Vec<i32>,
     simple_key_allowed: bool,
     simple_keys: Vec<SimpleKey>,
-    /// (token number, flow level) of keys that may still be possible, ascending in both.
-    pending_keys: Vec<(usize, usize)>,
+    /// (token number, flow level) of keys that may still be possible, by token number.
+    pending_keys: VecDeque<(usize, usize)>,
 }
 
 type Scanned<T> = Result<T, Error>;
@@ -148,7 +148,7 @@ impl<'a> Scanner<'a> {
             indents: Vec::new(),
             simple_key_allowed: true,
             simple_keys: vec![SimpleKey::default()],
-            pending_keys: Vec::new(),
+            pending_keys: VecDeque::new(),
         }
     }
 
@@ -190,12 +190,12 @@ impl<'a> Scanner<'a> {
     }
 
     fn head_may_be_key(&mut self) -> Scanned<bool> {
-        let Ok(found) = self.pending_keys.binary_search_by_key(&self.tokens_taken, |&(number, _)| number)
-        else {
-            return Ok(false);
-        };
-        let level = self.pending_keys[found].1;
-        self.simple_key_is_valid(level)
+        while self.pending_keys.pop_front_if(|(number, _)| *number < self.tokens_taken).is_some() {}
+        match self.pending_keys.front() {
+            // The key of that level may be another one by now; the Go libraries do not notice either.
+            Some(&(number, level)) if number == self.tokens_taken => self.simple_key_is_valid(level),
+            _ => Ok(false),
+        }
     }
 
     fn push(&mut self, kind: TokenKind<'a>, start: Mark) {
@@ -249,7 +249,7 @@ impl<'a> Scanner<'a> {
         let level = self.simple_keys.len() - 1;
         let token_number = self.tokens_taken + self.tokens.len();
         self.simple_keys[level] = SimpleKey { possible: true, required, token_number, mark: self.mark() };
-        self.pending_keys.push((token_number, level));
+        self.pending_keys.push_back((token_number, level));
         Ok(())
     }
 
@@ -264,9 +264,17 @@ impl<'a> Scanner<'a> {
     }
 
     fn forget_simple_key(&mut self, level: usize) {
-        self.simple_keys[level].possible = false;
-        while self.pending_keys.last().is_some_and(|&(_, pending)| pending >= level) {
-            self.pending_keys.pop();
+        let key = &mut self.simple_keys[level];
+        if key.possible {
+            key.possible = false;
+            let number = key.token_number;
+            self.forget_pending_key(number);
+        }
+    }
+
+    fn forget_pending_key(&mut self, number: usize) {
+        if let Ok(place) = self.pending_keys.binary_search_by_key(&number, |&(number, _)| number) {
+            self.pending_keys.remove(place);
         }
     }
 
@@ -474,7 +482,7 @@ impl<'a> Scanner<'a> {
             && let Some(level) = self.simple_keys.pop()
         {
             // An empty collection takes the key it may itself be out of sight, as in the Go libraries.
-            self.pending_keys.pop_if(|(number, _)| *number == level.token_number);
+            self.forget_pending_key(level.token_number);
         }
         self.simple_key_allowed = false;
         let start = self.mark();
