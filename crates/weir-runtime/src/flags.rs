@@ -12,8 +12,8 @@ use weir_api::GoDuration;
 
 use crate::Program;
 
-/// A Go boolean: `1`, `t`, `true`, `0`, `f`, `false` in the usual capitalisations.
-fn boolean(text: &str) -> Result<bool, String> {
+/// The value parser of boolean flags. A Go boolean: `1`, `t`, `true`, `0`, `f`, `false` in the usual capitalisations.
+pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
