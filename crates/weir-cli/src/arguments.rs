@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use weir_api::GoDuration;
 
-use crate::commands::{events, export, get, reconcile, resume, stats, suspend, tree, version};
+use crate::commands::{check, events, export, get, reconcile, resume, stats, suspend, tree, version};
 
 /// Looks at, triggers and suspends what the controllers do.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Stats(stats::Arguments),
     /// Print objects as YAML, ready to be applied elsewhere
     Export(export::Arguments),
+    /// Check whether the cluster can run the controllers, and whether they run
+    Check(check::Arguments),
     /// Print the version of this command and of the controllers
     Version(version::Arguments),
 }

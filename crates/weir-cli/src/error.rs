@@ -47,7 +47,7 @@ pub(crate) enum Error {
     #[error("expected a single resource type, but found {0}")]
     WatchAll(&'static str),
     #[error("resource is suspended")]
-    Suspended,
+    Suspended { human: &'static str, name: String, namespace: String },
     #[error("cannot reconcile source of kind {0}")]
     SourceKind(String),
     #[error("'{field}' is missing in {subject}")]
@@ -56,6 +56,8 @@ pub(crate) enum Error {
     ReconcileFailed { kind: &'static str, message: String },
     #[error("context deadline exceeded: waited {after} for {subject}: {last}")]
     DeadlineExceeded { subject: String, after: GoDuration, last: String },
+    #[error("check failed")]
+    CheckFailed,
     #[error("invalid object reference '{0}', must be <Kind> or <Kind>/<name>")]
     Reference(String),
     #[error("failed to read the release of {subject}: {problem}")]
@@ -75,7 +77,7 @@ pub(crate) fn text(error: &Error) -> String {
             }
             // These only repeat the name of their variant.
             Some(kube::Error::Service(_) | kube::Error::HyperError(_)) => String::new(),
-            _ => cause.to_string(),
+            _ => without_code(&cause.to_string()),
         };
         if !line.is_empty() && !text.ends_with(&line) {
             text.push_str(": ");
@@ -84,6 +86,39 @@ pub(crate) fn text(error: &Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// The text of an error of the operating system without its number.
+fn without_code(text: &str) -> String {
+    match text.rfind(" (os error ") {
+        Some(start) => text[..start].to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// What the user may do about an error, if there is something.
+pub(crate) fn hint(error: &Error) -> Option<String> {
+    let hint = match error {
+        Error::NoneFound { scope, .. } | Error::NotFound { scope, .. } if scope != "any" => {
+            "other namespaces are searched with --namespace NAME or --all-namespaces".to_owned()
+        }
+        Error::Suspended { human, name, namespace } => {
+            format!("go on with it by: weir resume {human} {name} --namespace {namespace}")
+        }
+        Error::DeadlineExceeded { subject, .. } => {
+            let (kind, rest) = subject.split_once('/')?;
+            let (namespace, name) = rest.split_once('/')?;
+            format!(
+                "see what its controller says by: weir events --for {kind}/{name} --namespace {namespace}"
+            )
+        }
+        Error::Api { source: kube::Error::Service(_) | kube::Error::HyperError(_), .. } => {
+            "see which cluster is meant by: kubectl config view --minify".to_owned()
+        }
+        Error::WatchAll(_) => "name one kind, such as: weir get kustomizations --watch".to_owned(),
+        _ => return None,
+    };
+    Some(hint)
 }
 
 /// Whether the API server said that the object, or its kind, does not exist.
@@ -111,8 +146,25 @@ mod tests {
     }
 
     #[test]
+    fn hints_can_be_pasted() {
+        let error =
+            Error::Suspended { human: "source git", name: "fleet".to_owned(), namespace: "apps".to_owned() };
+        assert_eq!(hint(&error).unwrap(), "go on with it by: weir resume source git fleet --namespace apps");
+        let error = Error::DeadlineExceeded {
+            subject: "Kustomization/apps/web".to_owned(),
+            after: GoDuration::from_secs(5),
+            last: String::new(),
+        };
+        assert_eq!(
+            hint(&error).unwrap(),
+            "see what its controller says by: weir events --for Kustomization/web --namespace apps"
+        );
+        assert_eq!(hint(&Error::NothingToDo), None);
+    }
+
+    #[test]
     fn causes_are_listed_once() {
-        let source = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let source = io::Error::new(io::ErrorKind::NotFound, "no such file (os error 2)");
         let error = Error::File { path: "config".to_owned(), source };
         assert_eq!(text(&error), "failed to read 'config': no such file");
     }

@@ -49,6 +49,36 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 
+    /// The kind a user means: its name, plural or a short name.
+    pub(crate) fn meant(text: &str) -> Option<Self> {
+        Self::named(text).or_else(|| {
+            let text = text.to_lowercase();
+            Self::ALL
+                .into_iter()
+                .find(|kind| kind.resource().plural == text || kind.short_names().contains(&text.as_str()))
+        })
+    }
+
+    fn short_names(self) -> &'static [&'static str] {
+        match self {
+            Self::OciRepository => source::OCIRepository::shortnames(),
+            Self::Bucket => source::Bucket::shortnames(),
+            Self::GitRepository => source::GitRepository::shortnames(),
+            Self::HelmRepository => source::HelmRepository::shortnames(),
+            Self::HelmChart => source::HelmChart::shortnames(),
+            Self::ExternalArtifact => source::ExternalArtifact::shortnames(),
+            Self::ImageRepository => image::ImageRepository::shortnames(),
+            Self::ImagePolicy => image::ImagePolicy::shortnames(),
+            Self::ImageUpdateAutomation => image::ImageUpdateAutomation::shortnames(),
+            Self::HelmRelease => helm::HelmRelease::shortnames(),
+            Self::Kustomization => kustomize::Kustomization::shortnames(),
+            Self::Receiver => notification::Receiver::shortnames(),
+            Self::Provider => notification::Provider::shortnames(),
+            Self::Alert => notification::Alert::shortnames(),
+            Self::ArtifactGenerator => extensions::ArtifactGenerator::shortnames(),
+        }
+    }
+
     /// The name of the kind in the API.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -124,5 +154,8 @@ mod tests {
             assert_eq!(Kind::named(&kind.name().to_lowercase()), Some(kind));
         }
         assert_eq!(Kind::named("Deployment"), None);
+        assert_eq!(Kind::meant("ks"), Some(Kind::Kustomization));
+        assert_eq!(Kind::meant("GitRepositories"), Some(Kind::GitRepository));
+        assert_eq!(Kind::meant("pods"), None);
     }
 }

@@ -32,6 +32,9 @@ fn main() -> ExitCode {
         Err(error::Error::Reported) => ExitCode::FAILURE,
         Err(error) => {
             output::failure(&error::text(&error));
+            if let Some(hint) = error::hint(&error) {
+                output::hint(&hint);
+            }
             ExitCode::FAILURE
         }
     }

@@ -39,6 +39,11 @@ pub(crate) fn failure(text: &str) {
     note("✗", text);
 }
 
+/// Says what may help, apart from what failed.
+pub(crate) fn hint(text: &str) {
+    note("\nhint:", text);
+}
+
 fn note(glyph: &str, text: &str) {
     // There is nowhere to report that stderr is gone.
     let _ = writeln!(io::stderr().lock(), "{glyph} {text}");

@@ -113,7 +113,7 @@ async fn subjects(connection: &Connection, arguments: &Arguments) -> Result<BTre
         Some((kind, name)) => (kind, Some(name)),
         None => (text.as_str(), None),
     };
-    let kind = Kind::named(kind).ok_or_else(|| Error::Reference(text.clone()))?;
+    let kind = Kind::meant(kind).ok_or_else(|| Error::Reference(text.clone()))?;
     let mut subjects = BTreeSet::from([Subject {
         kind: kind.name(),
         name: name.map(str::to_owned),

@@ -1,5 +1,6 @@
 //! The sub-commands, one file each.
 
+pub(crate) mod check;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
@@ -22,6 +23,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     let global = &arguments.global;
     match arguments.command {
         Command::Version(arguments) => version::run(global, &arguments).await,
+        Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,
         Command::Get(arguments) => get::run(&Connection::new(global).await?, &arguments).await,
         Command::Reconcile(arguments) => reconcile::run(&Connection::new(global).await?, arguments).await,
         Command::Suspend(arguments) => suspend::run(&Connection::new(global).await?, arguments).await,

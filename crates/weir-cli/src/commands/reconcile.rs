@@ -139,7 +139,11 @@ async fn reconcile(connection: &Connection, request: &Request) -> Result<(), Err
             break;
         }
         if view::is_suspended(&object) {
-            return Err(Error::Suspended);
+            return Err(Error::Suspended {
+                human: request.kind.human(),
+                name: request.name.clone(),
+                namespace: connection.namespace.clone(),
+            });
         }
         if !request.with_source {
             break;

@@ -68,12 +68,11 @@ fn of_deployment(deployment: &Deployment) -> Vec<(String, String)> {
     versions
 }
 
-/// The last part of the name of an image, and its tag.
+/// The last part of the name of an image, and its tag with the digest, if there is one.
 fn split_image(image: &str) -> Option<(&str, &str)> {
     let last = image.rsplit('/').next()?;
-    let (without_digest, digest) = last.split_once('@').unwrap_or((last, ""));
-    let (name, tag) = without_digest.split_once(':').unwrap_or((without_digest, digest));
-    (!tag.is_empty()).then_some((name, tag))
+    let end = last.find(['@', ':'])?;
+    Some((&last[..end], &last[end + 1..]))
 }
 
 fn render(versions: &BTreeMap<String, String>, format: Format) -> String {
@@ -96,7 +95,10 @@ mod tests {
             assert_eq!(split_image(image), expected);
         }
         check("registry.example:5000/weir/source-controller:v1.9.0", Some(("source-controller", "v1.9.0")));
-        check("registry.example/source-controller:v1.9.0@sha256:abc", Some(("source-controller", "v1.9.0")));
+        check(
+            "registry.example/source-controller:v1.9.0@sha256:abc",
+            Some(("source-controller", "v1.9.0@sha256:abc")),
+        );
         check("source-controller@sha256:abc", Some(("source-controller", "sha256:abc")));
         check("source-controller", None);
     }
