@@ -140,7 +140,10 @@ impl Controller {
 }
 
 /// A loopback address whose port is free now.
-pub(crate) async fn free_address() -> Result<String> {
+///
+/// # Errors
+/// There is no free port.
+pub async fn free_address() -> Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     Ok(listener.local_addr()?.to_string())
 }

@@ -21,7 +21,7 @@ mod wait;
 
 pub use artifact::ArtifactServer;
 pub use cluster::{Cluster, KUSTOMIZE, SOURCE, condition, text};
-pub use controller::{Controller, Launch};
+pub use controller::{Controller, Launch, free_address};
 pub use git::{GitRequests, GitServer, Repository};
 pub use proxy::{ApiProxy, Call, Counts};
 pub use scenario::{Scenario, scenario};
