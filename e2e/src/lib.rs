@@ -23,6 +23,6 @@ pub use artifact::ArtifactServer;
 pub use cluster::{Cluster, KUSTOMIZE, SOURCE, condition, text};
 pub use controller::{Controller, Launch, free_address};
 pub use git::{GitRequests, GitServer, Repository};
-pub use proxy::{ApiProxy, Call, Counts};
+pub use proxy::{ApiProxy, Call, Counts, Faults};
 pub use scenario::{Scenario, scenario};
 pub use wait::{DEADLINE, eventually, holds};

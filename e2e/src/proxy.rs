@@ -1,4 +1,4 @@
-//! A proxy in front of the API server that counts what one controller asks of it.
+//! A proxy in front of the API server that counts what one controller asks of it, and fails on request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +10,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderName, Method, StatusCode, header};
 use kube::Client;
+use rand::RngExt as _;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// One sort of request.
@@ -128,16 +132,29 @@ impl fmt::Display for Counts {
     }
 }
 
+/// What goes wrong between a controller and the API server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The server is gone: running answers, watches too, are cut off, and requests are answered with 503.
+    pub outage: bool,
+    /// How many of 100 requests are answered with 503 and do not reach the server.
+    pub refused_percent: u8,
+    /// How many of 100 writes succeed, but are answered with 503.
+    pub lost_answers_percent: u8,
+}
+
 #[derive(Clone)]
 struct Upstream {
     client: Client,
     counts: Arc<Mutex<Counts>>,
+    faults: watch::Receiver<Faults>,
 }
 
 /// A plain HTTP listener that forwards to the API server with the rights of the kubeconfig.
 pub struct ApiProxy {
     address: SocketAddr,
     counts: Arc<Mutex<Counts>>,
+    faults: watch::Sender<Faults>,
     server: JoinHandle<()>,
 }
 
@@ -150,12 +167,18 @@ impl ApiProxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let counts = Arc::new(Mutex::new(Counts::default()));
-        let router =
-            Router::new().fallback(forward).with_state(Upstream { client, counts: Arc::clone(&counts) });
+        let (faults, watched) = watch::channel(Faults::default());
+        let upstream = Upstream { client, counts: Arc::clone(&counts), faults: watched };
+        let router = Router::new().fallback(forward).with_state(upstream);
         let server = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
-        Ok(Self { address, counts, server })
+        Ok(Self { address, counts, faults, server })
+    }
+
+    /// From now on these faults happen.
+    pub fn set_faults(&self, faults: Faults) {
+        self.faults.send_replace(faults);
     }
 
     /// What was asked so far.
@@ -187,8 +210,18 @@ const HOP_BY_HOP: [HeaderName; 5] =
 async fn forward(State(upstream): State<Upstream>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let call = Call::classify(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
-    *upstream.counts.lock().unwrap_or_else(PoisonError::into_inner).0.entry(call).or_default() += 1;
+    *upstream.counts.lock().unwrap_or_else(PoisonError::into_inner).0.entry(call.clone()).or_default() += 1;
+    let faults = *upstream.faults.borrow();
+    let happens = |percent: u8| percent > 0 && rand::rng().random_range(0..100) < percent;
+    let (refused, lost) = (
+        faults.outage || happens(faults.refused_percent),
+        call.is_write() && happens(faults.lost_answers_percent),
+    );
     let failed = |error: String| (StatusCode::BAD_GATEWAY, error).into_response();
+    let unavailable = || (StatusCode::SERVICE_UNAVAILABLE, "the proxy was told to fail").into_response();
+    if refused {
+        return unavailable();
+    }
     let body = match axum::body::to_bytes(body, usize::MAX).await {
         Ok(body) => body,
         Err(error) => return failed(error.to_string()),
@@ -205,15 +238,33 @@ async fn forward(State(upstream): State<Upstream>, request: Request) -> Response
         Err(error) => return failed(error.to_string()),
     };
     match upstream.client.send(forwarded).await {
+        Ok(_) if lost => unavailable(),
         Ok(answer) => {
             let (mut parts, body) = answer.into_parts();
             for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
                 parts.headers.remove(name);
             }
-            Response::from_parts(parts, Body::new(body))
+            let data = Body::new(body).into_data_stream().map_err(std::io::Error::other);
+            let cut = futures::stream::once(outage(upstream.faults));
+            let body =
+                futures::stream::select(data.map(Some).chain(futures::stream::iter([None])), cut.map(Some));
+            Response::from_parts(
+                parts,
+                Body::from_stream(
+                    body.take_while(|item| std::future::ready(item.is_some())).filter_map(std::future::ready),
+                ),
+            )
         }
         Err(error) => failed(error.to_string()),
     }
+}
+
+/// An error, once the server is gone.
+async fn outage(mut faults: watch::Receiver<Faults>) -> Result<Bytes, std::io::Error> {
+    if faults.wait_for(|faults| faults.outage).await.is_err() {
+        std::future::pending::<()>().await; // the scenario is over
+    }
+    Err(std::io::Error::other("the proxy was told to fail"))
 }
 
 #[cfg(test)]

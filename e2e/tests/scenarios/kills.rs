@@ -1,11 +1,11 @@
-//! Controllers die at random moments.
+//! Controllers die, and the API server fails, at random moments.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{DEADLINE, Scenario, eventually, scenario};
+use e2e::{DEADLINE, Faults, Scenario, eventually, scenario};
 use rand::RngExt as _;
 use serde_json::json;
 
@@ -56,6 +56,43 @@ fn killed_controllers_converge_and_leak_nothing() {
         }
         changed.matches(&s.cluster).await?;
         eventually(DEADLINE, "no files are left behind", || async { no_leftovers(&s) }).await
+    });
+}
+
+#[test]
+fn an_unreliable_api_server_delays_but_harms_nothing() {
+    scenario("faults", |s: Arc<Scenario>| async move {
+        let fleet = Fleet::new(&s.namespace);
+        let changed = fleet.changed();
+        let repository = s.git.create("fleet")?;
+        repository.replace(&fleet.files())?;
+        repository.commit("First state")?;
+        s.start_controllers().await?;
+        fleet.install(&s, repository.url(), &json!({})).await?;
+
+        let mut random = s.random();
+        let mut revision = String::new();
+        let (calm, shaky) =
+            (Faults::default(), Faults { refused_percent: 10, lost_answers_percent: 10, outage: false });
+        let outage = Faults { outage: true, ..calm };
+        for (round, faults) in [shaky, outage, shaky, shaky, outage, shaky].into_iter().enumerate() {
+            if round == 3 {
+                repository.replace(&changed.files())?;
+                revision = repository.commit("Second state")?;
+                s.request("GitRepository", "fleet").await?;
+            }
+            for api in [&s.source_api, &s.kustomize_api] {
+                api.set_faults(faults);
+                tokio::time::sleep(Duration::from_millis(random.random_range(0..PAUSE_MS_MAX))).await;
+            }
+        }
+        for api in [&s.source_api, &s.kustomize_api] {
+            api.set_faults(calm);
+        }
+        for (name, _) in STAGES {
+            s.wait_ready_within(SETTLE, "Kustomization", name, &revision).await?;
+        }
+        eventually(DEADLINE, "the cluster is as the second commit", || changed.matches(&s.cluster)).await
     });
 }
 

@@ -69,22 +69,26 @@ fn a_fleet_converges_follows_git_and_goes() {
             "an object that moves to a Kustomization which applies first is never deleted"
         );
 
-        // Manual changes are undone.
+        // Manual changes are undone, without waiting for the interval of an hour.
         let edit = json!({ "data": { "value": "edited", "extra": "added" } });
         s.cluster.edit("v1", "ConfigMap", Some(&web), "settings-1", "kubectl-edit", &edit).await?;
         let scale = json!({ "spec": { "replicas": 0 } });
         s.cluster.edit("apps/v1", "Deployment", Some(&web), "app-1", "kubectl-edit", &scale).await?;
         s.cluster.delete("v1", "Service", Some(&web), "app-2").await?;
         s.cluster.delete("apps/v1", "Deployment", Some(&web), "app-3").await?;
-        s.reconcile("Kustomization", "config").await?;
-        s.reconcile("Kustomization", "web").await?;
+        let begin = Instant::now();
+        eventually(DEADLINE, "manual changes are undone", || async {
+            changed.matches(&s.cluster).await?;
+            let settings = s.cluster.get("v1", "ConfigMap", Some(&web), "settings-1").await?;
+            ensure!(text(&settings, "/data/value") == "one", "an edited value is put back: {settings}");
+            ensure!(settings["data"].get("extra").is_none(), "an added value is removed: {settings}");
+            let deployment = s.cluster.get("apps/v1", "Deployment", Some(&web), "app-1").await?;
+            ensure!(deployment["spec"]["replicas"] == 1, "a scaled workload is scaled back: {deployment}");
+            Ok(())
+        })
+        .await?;
+        s.report(&format!("manual changes are undone after {:.1?}", begin.elapsed()))?;
         all_ready(&s, &second).await?;
-        changed.matches(&s.cluster).await?;
-        let settings = s.cluster.get("v1", "ConfigMap", Some(&web), "settings-1").await?;
-        ensure!(text(&settings, "/data/value") == "one", "an edited value is put back: {settings}");
-        ensure!(settings["data"].get("extra").is_none(), "an added value is removed: {settings}");
-        let deployment = s.cluster.get("apps/v1", "Deployment", Some(&web), "app-1").await?;
-        ensure!(deployment["spec"]["replicas"] == 1, "a scaled workload is scaled back: {deployment}");
 
         // Deleting a Kustomization prunes what it owns, and nothing else.
         s.cluster.delete(KUSTOMIZE, "Kustomization", Some(&s.namespace), "web").await?;
