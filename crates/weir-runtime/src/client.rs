@@ -4,17 +4,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::RETRY_AFTER;
 use http::header::{HeaderName, HeaderValue};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::Metrics;
 
 /// The longest a request other than a watch may take until its answer begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+/// How often a request is sent if the server is busy and says when to come back.
+const BUSY_ATTEMPTS_MAX: u32 = 5;
+/// The longest time a busy server is waited for.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The header by which an API server shows that it does priority and fairness.
 const FLOW_SCHEMA: &str = "x-kubernetes-pf-flowschema-uid";
 
@@ -121,6 +126,8 @@ pub(crate) async fn config(user_agent: &str) -> Result<Config, ClientError> {
         Config::infer().await.map_err(|error| boxed(error.into()))?
     };
     let agent = HeaderValue::from_str(user_agent).map_err(|_| ClientError::Header(user_agent.to_owned()))?;
+    // Its retries would go on after the gate has closed; `send` has its own.
+    config.default_retry = false;
     config.headers.push((http::header::USER_AGENT, agent));
     Ok(config)
 }
@@ -160,22 +167,48 @@ async fn send(
     wrapping: &Wrapping,
 ) -> Result<Response<Body>, BoxError> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !reads && wrapping.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
-        return Err(NotLeading.into());
-    }
-    let method = request.method().clone();
     let streams = is_stream(request.uri().query().unwrap_or_default());
-    let answer = inner.send(request);
-    let answer =
-        if streams { answer.await } else { timeout(REQUEST_TIMEOUT, answer).await.map_err(|_| NoAnswer)? };
-    if let Some(metrics) = &wrapping.metrics {
-        let code = match &answer {
-            Ok(response) => response.status().as_str().to_owned(),
-            Err(_) => "<error>".to_owned(),
+    let (parts, body) = request.into_parts();
+    let body = body.collect_bytes().await?.to_vec();
+    let mut attempt = 1;
+    loop {
+        if !reads && wrapping.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            return Err(NotLeading.into());
+        }
+        let answer = inner.send(Request::from_parts(parts.clone(), Body::from(body.clone())));
+        let answer = if streams {
+            answer.await
+        } else {
+            timeout(REQUEST_TIMEOUT, answer)
+                .await
+                .unwrap_or_else(|_| Err(kube::Error::Service(NoAnswer.into())))
         };
-        metrics.request(&code, &wrapping.host, method.as_str());
+        if let Some(metrics) = &wrapping.metrics {
+            let code = match &answer {
+                Ok(response) => response.status().as_str().to_owned(),
+                Err(_) => "<error>".to_owned(),
+            };
+            metrics.request(&code, &wrapping.host, parts.method.as_str());
+        }
+        let response = answer?;
+        match busy_for(&response) {
+            Some(wait) if attempt < BUSY_ATTEMPTS_MAX => {
+                attempt += 1;
+                sleep(wait).await;
+            }
+            _ => return Ok(response),
+        }
     }
-    answer.map_err(Into::into)
+}
+
+/// How long the server asks to wait: it does so when it is overloaded, starting or stopping.
+fn busy_for(response: &Response<Body>) -> Option<Duration> {
+    let status = response.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(BUSY_WAIT_MAX))
 }
 
 fn is_stream(query: &str) -> bool {
@@ -306,6 +339,30 @@ mod tests {
         let text = metrics.encode();
         let want = "rest_client_requests_total{code=\"200\",host=\"10.0.0.1:443\",method=\"GET\"} 1";
         assert!(text.contains(want), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_is_asked_again_when_it_says_but_not_after_the_gate_has_closed() {
+        let sent = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&sent);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            *count.lock() += 1;
+            let body = r#"{"kind":"Status","status":"Failure","code":429,"message":"busy","reason":"TooManyRequests"}"#;
+            let response = Response::builder().status(429).header("Retry-After", "2");
+            let response = response.body(Body::from(body.as_bytes().to_vec()));
+            async move { response.map_err(BoxError::from) }
+        });
+        let gate = WriteGate::default();
+        let wrapping = Wrapping { gate: Some(gate.clone()), ..Wrapping::default() };
+        let client = wrap(Client::new(service, "default"), wrapping);
+        let started = Instant::now();
+        list(&client).await.unwrap_err();
+        assert_eq!((*sent.lock(), started.elapsed()), (5, Duration::from_secs(8)));
+        gate.open_until(Instant::now() + Duration::from_secs(3));
+        let api: Api<ConfigMap> = Api::namespaced(client, "apps");
+        let error = api.delete("a", &DeleteParams::default()).await.unwrap_err();
+        assert!(error.to_string().contains("no longer holds the lease"), "{error}");
+        assert_eq!(*sent.lock(), 7);
     }
 
     #[tokio::test]

@@ -69,10 +69,17 @@ fn wanted(metadata: &Metadata<'_>, level: Level) -> bool {
         level
     } else if level == Level::TRACE {
         Level::DEBUG
+    } else if tells_us_anyway(metadata.target()) && level < Level::DEBUG {
+        return false;
     } else {
         Level::WARN.min(level)
     };
     metadata.is_span() && is_ours(metadata.target()) || *metadata.level() <= threshold
+}
+
+/// Libraries that log an error and return it too.
+fn tells_us_anyway(target: &str) -> bool {
+    ["kube", "tower_http"].iter().any(|library| target.starts_with(library))
 }
 
 fn is_ours(target: &str) -> bool {
@@ -299,6 +306,13 @@ mod tests {
                 r#"{"level":"debug","ts":"TIME","msg":"ours"}"#,
             ]
         );
+    }
+
+    #[test]
+    fn an_error_that_is_also_returned_is_not_logged_twice() {
+        let work = || tracing::error!(target: "kube_client::client::builder", "failed with status 503");
+        assert!(logged(Level::INFO, Encoding::Json, work).is_empty());
+        assert_eq!(logged(Level::DEBUG, Encoding::Json, work).len(), 1);
     }
 
     #[test]

@@ -1,16 +1,22 @@
 //! Keeps a store up to date.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::core::DeserializeGuard;
-use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
+use rand::RngExt as _;
+use tokio::time::sleep;
 use tracing::{debug, error};
 use weir_base::error::chain;
 
 use crate::{Metrics, ObjectKey, Store, Watched};
+
+/// The wait after the first failed list or watch; doubled after each further one.
+const WAIT_MIN: Duration = Duration::from_millis(500);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Lists and watches a kind for as long as it is polled, and writes what it sees into the store.
 ///
@@ -31,9 +37,13 @@ pub(crate) async fn keep<K: Watched>(
     if !selector.is_empty() {
         config = config.labels(&selector);
     }
-    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut events = pin!(watcher(api, config));
     let mut listed = Vec::new();
+    let mut wait = WAIT_MIN;
     while let Some(event) = events.next().await {
+        if event.is_ok() {
+            wait = WAIT_MIN;
+        }
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(object)) => listed.extend(decoded(object)),
@@ -49,9 +59,16 @@ pub(crate) async fn keep<K: Watched>(
                 }
             }
             Ok(Event::Delete(object)) => store.remove(&ObjectKey::of(&object)),
+            // Nothing is wrong: the list starts over at once.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => {
+                debug!(kind = %K::kind(&()), "the watch has expired");
+            }
             Err(error) => {
                 metrics.watch_error(&K::kind(&()));
                 error!(error = chain(&error), kind = %K::kind(&()), "failed to watch");
+                let jitter = rand::rng().random_range(0.5..1.0);
+                sleep(wait.mul_f64(jitter)).await;
+                wait = (wait * 2).min(WAIT_MAX);
             }
         }
         metrics.set_watched_objects(&K::kind(&()), store.len());

@@ -499,7 +499,7 @@ async fn an_expired_watch_lists_again_and_misses_nothing() {
         server.merge("apps", &json!({"spec": {"prune": false}}));
         server.remove("old");
     });
-    seconds(60.0).await;
+    seconds(0.1).await;
     let mut seen: Vec<String> =
         world.seen().iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
     seen.sort();
