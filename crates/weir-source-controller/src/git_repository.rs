@@ -1,0 +1,237 @@
+//! GitRepository: from a Git reference to a stored artifact.
+
+mod decide;
+mod error;
+mod observe;
+mod publish;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_api::source::GitRepository;
+use weir_artifact::storage::{Storage, object_directory};
+use weir_runtime::{Conclusion, Ended, Notice, Pass, Reconciler, Run, Severity, Store};
+use weir_source::git::{Checkout, Git, Outcome, Request};
+
+use decide::Job;
+use error::{Error, StorageFailure};
+use observe::Included;
+use status::{Before, Done, Found};
+
+/// The reconciler of GitRepositories.
+#[derive(Debug)]
+pub struct GitRepositories {
+    /// Reads Secrets.
+    pub client: kube::Client,
+    /// Where artifacts go.
+    pub storage: Arc<Storage>,
+    /// The Git client.
+    pub git: Git,
+    /// All GitRepositories, for includes.
+    pub sources: Store<GitRepository>,
+    /// The time between two looks at an include that is not available.
+    pub requeue_dependency: Duration,
+}
+
+impl Reconciler for GitRepositories {
+    type Object = GitRepository;
+    type Done = Done;
+    type Error = Error;
+
+    const OWNED_CONDITIONS: &'static [&'static str] = status::OWNED;
+
+    async fn reconcile(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<Done, Error> {
+        let before = Before::of(object);
+        run.update(|working| status::begin(working, run.now()));
+        if status::is_news(object) {
+            run.publish().await?;
+        }
+        self.check_storage(run).await?; // effect: collect, verify, announce what is missing
+        let job = self.observe(run, object).await?; // read: Secrets, includes; pure: credentials, target
+        let checkout = match self.check_out(run, object, &job).await? {
+            Outcome::Unchanged { revision } => {
+                run.update(|working| status::unchanged(working, &revision, run.now()));
+                return Ok(Done { before, found: Found::Unchanged { revision } });
+            }
+            Outcome::Empty => return Err(Error::Empty),
+            Outcome::Changed(checkout) => *checkout,
+        };
+        run.update(status::fetched);
+        decide::sparse_paths(object, &checkout)?; // pure
+        let subject = checkout.subject();
+        self.announce_revision(run, &checkout.revision).await?;
+        self.publish_artifact(run, object, checkout, job.includes).await?; // effect: archive, store
+        Ok(Done { before, found: Found::Stored { subject } })
+    }
+
+    async fn finalize(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<(), Error> {
+        let directory = directory_of(object);
+        let storage = Arc::clone(&self.storage);
+        let removed = blocking(move || storage.remove_directory(&directory))
+            .await?
+            .map_err(Error::GarbageCollection)?;
+        self.git.forget(&cache_key(object)).await;
+        if removed {
+            run.notice(&Notice::new(
+                Severity::Trace,
+                "GarbageCollectionSucceeded",
+                "garbage collected artifacts for deleted resource",
+            ));
+        }
+        run.update(|working| {
+            if let Some(status) = &mut working.status {
+                status.artifact = None;
+            }
+        });
+        Ok(())
+    }
+
+    fn conclude(
+        &self,
+        object: &mut GitRepository,
+        pass: Pass<'_, Done, Error>,
+        ended: Ended,
+    ) -> Conclusion {
+        status::conclude(object, pass, ended)
+    }
+}
+
+impl GitRepositories {
+    /// Collects what retention lets go and makes sure that the advertised artifact is what it says.
+    async fn check_storage(&self, run: &Run<GitRepository>) -> Result<(), Error> {
+        let artifact = run.snapshot().status.and_then(|status| status.artifact);
+        let storage = Arc::clone(&self.storage);
+        let Some(artifact) = artifact else {
+            run.update(|working| status::building(working, "building artifact", run.now()));
+            return Ok(run.publish().await?);
+        };
+        let checked = blocking(move || publish::check(&storage, &artifact)).await?;
+        if checked.collected > 0 {
+            run.notice(&Notice::new(
+                Severity::Trace,
+                "GarbageCollectionSucceeded",
+                format!("garbage collected {} artifacts", checked.collected),
+            ));
+        }
+        if let Some(damage) = &checked.damage {
+            run.notice(&Notice::new(
+                Severity::Error,
+                "ArtifactVerificationFailed",
+                format!("failed to verify integrity of artifact: {}", weir_base::error::chain(damage)),
+            ));
+        }
+        if let Some(error) = checked.not_removed {
+            return Err(Error::DamagedArtifact(error));
+        }
+        if checked.present {
+            run.update(|working| {
+                if let Some(artifact) = working.status.as_mut().and_then(|status| status.artifact.as_mut()) {
+                    artifact.url = self.storage.url(&artifact.path);
+                }
+            });
+            return Ok(());
+        }
+        run.update(|working| {
+            if let Some(status) = &mut working.status {
+                status.artifact = None;
+            }
+            status::building(working, "building artifact: disappeared from storage", run.now());
+        });
+        Ok(run.publish().await?)
+    }
+
+    /// Everything that decides what is fetched, and how.
+    async fn observe(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<Job, Error> {
+        decide::supported(object)?;
+        let proxy = observe::proxy(&self.client, object).await?;
+        let url = decide::url(object)?;
+        let secret = observe::secret(&self.client, object).await?;
+        let credentials = decide::credentials(object, &url, secret.as_ref(), proxy)?;
+        let target = decide::target(object)?;
+        let includes = observe::includes(&self.sources, object, self.requeue_dependency)?;
+        let announce = run.update(|working| {
+            status::includes_available(working);
+            status::includes_differ(working, &includes, run.now())
+        });
+        if announce {
+            run.publish().await?;
+        }
+        run.update(status::forget_outdated);
+        Ok(Job { url, credentials, target, includes })
+    }
+
+    async fn check_out(
+        &self,
+        run: &Run<GitRepository>,
+        object: &GitRepository,
+        job: &Job,
+    ) -> Result<Outcome, Error> {
+        let working = run.snapshot();
+        let request = Request {
+            cache_key: cache_key(object),
+            url: job.url.clone(),
+            credentials: job.credentials.clone(),
+            target: job.target.clone(),
+            known_revision: decide::known_revision(&working, &job.includes),
+            timeout: object.spec.timeout.to_std(),
+        };
+        Ok(self.git.checkout(request).await?)
+    }
+
+    /// Lets people see that a new revision is being built.
+    async fn announce_revision(&self, run: &Run<GitRepository>, revision: &str) -> Result<(), Error> {
+        if run.update(|working| status::new_revision(working, revision, run.now())) {
+            run.publish().await?;
+        }
+        Ok(())
+    }
+
+    /// Includes, archives and stores, unless all of it is stored already.
+    async fn publish_artifact(
+        &self,
+        run: &Run<GitRepository>,
+        object: &GitRepository,
+        checkout: Checkout,
+        includes: Vec<Included>,
+    ) -> Result<(), Error> {
+        let revision = checkout.revision.clone();
+        let working = run.snapshot();
+        if decide::is_stored(&working, &revision, &includes) {
+            run.update(|working| status::stored(working, &revision, run.now()));
+            let message = format!("artifact up-to-date with remote revision: '{revision}'");
+            run.notice(&Notice::new(Severity::Trace, "ArtifactUpToDate", message).without_event());
+            return Ok(());
+        }
+        let order = publish::Order {
+            path: format!("{}/{}.tar.gz", directory_of(object), checkout.commit),
+            checkout,
+            includes,
+            ignore: object.spec.ignore.clone(),
+            sparse: object.spec.sparse_checkout.clone(),
+        };
+        let storage = Arc::clone(&self.storage);
+        let published = blocking(move || publish::publish(&storage, order)).await??;
+        run.update(|working| status::published(working, published, run.now()));
+        Ok(())
+    }
+}
+
+fn directory_of(object: &GitRepository) -> String {
+    let meta = &object.metadata;
+    object_directory(
+        "gitrepository",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// Objects of the same name that follow each other do not share what they fetched.
+fn cache_key(object: &GitRepository) -> String {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    format!("{}/{uid}", directory_of(object).trim_start_matches("gitrepository/"))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| StorageFailure::Aborted.into())
+}

@@ -1,0 +1,177 @@
+//! What is to be done: pure.
+
+use std::collections::BTreeMap;
+
+use weir_api::artifact::Artifact;
+use weir_api::condition;
+use weir_api::names::condition::ARTIFACT_IN_STORAGE;
+use weir_api::source::{GitProvider, GitRepository};
+use weir_base::redact::{RedactedUrl, Secret};
+use weir_source::git::{
+    Authorization, Checkout, ClientCertificate, Credentials, Proxy, Reference, Target,
+};
+
+use super::error::{CredentialsError, Error};
+use super::observe::{Data, Included, namespace_of};
+
+/// Everything a checkout needs.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) url: RedactedUrl,
+    pub(super) credentials: Credentials,
+    pub(super) target: Target,
+    pub(super) includes: Vec<Included>,
+}
+
+/// Refuses what this controller would otherwise silently leave out.
+pub(super) fn supported(object: &GitRepository) -> Result<(), Error> {
+    let spec = &object.spec;
+    if spec.url.starts_with("ssh://") {
+        return Err(Error::NotSupported("Git over SSH ('ssh://' in spec.url)"));
+    }
+    if spec.verify.is_some() {
+        return Err(Error::NotSupported("signature verification (spec.verify)"));
+    }
+    if spec.recurse_submodules {
+        return Err(Error::NotSupported("fetching submodules (spec.recurseSubmodules)"));
+    }
+    match spec.provider.unwrap_or_default() {
+        GitProvider::Generic => Ok(()),
+        GitProvider::Aws => Err(Error::NotSupported("provider 'aws' (spec.provider)")),
+        GitProvider::Azure => Err(Error::NotSupported("provider 'azure' (spec.provider)")),
+        GitProvider::Github => Err(Error::NotSupported("provider 'github' (spec.provider)")),
+    }
+}
+
+/// The parsed URL.
+pub(super) fn url(object: &GitRepository) -> Result<RedactedUrl, Error> {
+    let text = &object.spec.url;
+    RedactedUrl::parse(text).map_err(|source| {
+        // Without a parser's help, everything up to an `@` may be a password.
+        let shown = text.rsplit('@').next().unwrap_or_default();
+        Error::Url { url: shown.to_owned(), source }
+    })
+}
+
+/// The credentials in the Secret and the URL.
+pub(super) fn credentials(
+    object: &GitRepository,
+    url: &RedactedUrl,
+    secret: Option<&Data>,
+    proxy: Option<Proxy>,
+) -> Result<Credentials, Error> {
+    let empty = BTreeMap::new();
+    let data = secret.unwrap_or(&empty);
+    if data.get("githubAppID").is_some_and(|id| !id.is_empty()) {
+        let name = object.spec.secret_ref.as_ref().map(|reference| reference.name.clone());
+        return Err(Error::GithubAppWithoutProvider {
+            namespace: namespace_of(object),
+            name: name.unwrap_or_default(),
+        });
+    }
+    parse_credentials(url, data, proxy).map_err(Error::Authentication)
+}
+
+fn parse_credentials(
+    url: &RedactedUrl,
+    data: &Data,
+    proxy: Option<Proxy>,
+) -> Result<Credentials, CredentialsError> {
+    let scheme = url.expose().scheme();
+    if !matches!(scheme, "http" | "https") {
+        return Err(CredentialsError::Transport(scheme.to_owned()));
+    }
+    let bytes = |key: &str| data.get(key).filter(|value| !value.is_empty());
+    let text = |key: &'static str| {
+        let value = bytes(key).cloned().unwrap_or_default();
+        String::from_utf8(value).map_err(|_| CredentialsError::NotText(key))
+    };
+    let authorization = if data.contains_key("bearerToken") {
+        Authorization::Bearer(Secret::new(text("bearerToken")?))
+    } else {
+        let (username, password) = (text("username")?, text("password")?);
+        if username.is_empty() && !password.is_empty() && url.expose().username().is_empty() {
+            return Err(CredentialsError::PasswordWithoutUsername { scheme: scheme.to_owned() });
+        }
+        match (username.is_empty(), password.is_empty()) {
+            // The URL may still have some.
+            (true, true) => Authorization::None,
+            _ => Authorization::Basic { username, password: Secret::new(password) },
+        }
+    };
+    let half = |present, missing| Err(CredentialsError::HalfCertificate { present, missing });
+    let client_certificate = match (bytes("tls.crt"), bytes("tls.key")) {
+        (Some(certificate), Some(_)) => Some(ClientCertificate {
+            certificate: certificate.clone(),
+            private_key: Secret::new(text("tls.key")?),
+        }),
+        (Some(_), None) => return half("tls.crt", "tls.key"),
+        (None, Some(_)) => return half("tls.key", "tls.crt"),
+        (None, None) => None,
+    };
+    let certificate_authority = bytes("ca.crt").or_else(|| bytes("caFile")).cloned();
+    Ok(Credentials { authorization, certificate_authority, client_certificate, proxy })
+}
+
+/// The reference to check out.
+pub(super) fn target(object: &GitRepository) -> Result<Target, Error> {
+    let reference = object.spec.reference.clone().unwrap_or_default();
+    Target::new(&Reference {
+        branch: reference.branch,
+        tag: reference.tag,
+        semver: reference.semver,
+        name: reference.name,
+        commit: reference.commit,
+    })
+    .map_err(Error::Target)
+}
+
+/// The revision that needs no fetch: the stored one, if it was made the way it would be made now.
+pub(super) fn known_revision(working: &GitRepository, includes: &[Included]) -> Option<String> {
+    let status = working.status.as_ref()?;
+    let artifact = status.artifact.as_ref()?;
+    let in_storage = condition::is_true(&status.conditions, ARTIFACT_IN_STORAGE);
+    (in_storage && !content_changed(working, includes)).then(|| artifact.revision.clone())
+}
+
+/// Whether the stored artifact is that of the revision, made the way it would be made now.
+pub(super) fn is_stored(working: &GitRepository, revision: &str, includes: &[Included]) -> bool {
+    let Some(status) = &working.status else { return false };
+    status.artifact.as_ref().is_some_and(|artifact| artifact.revision == revision)
+        && !includes_differ(&status.included_artifacts, includes)
+        && !content_changed(working, includes)
+}
+
+/// Whether other revisions are included than before, or another number of them.
+pub(super) fn includes_differ(before: &[Artifact], includes: &[Included]) -> bool {
+    before.len() != includes.len()
+        || includes
+            .iter()
+            .any(|one| !before.iter().any(|artifact| artifact.revision == one.artifact.revision))
+}
+
+/// Whether the specification asks for other contents than those stored, for the same commit.
+pub(super) fn content_changed(working: &GitRepository, includes: &[Included]) -> bool {
+    let spec = &working.spec;
+    let Some(status) = &working.status else { return true };
+    spec.ignore != status.observed_ignore
+        || spec.recurse_submodules != status.observed_recurse_submodules
+        || spec.sparse_checkout != status.observed_sparse_checkout
+        || spec.include != status.observed_include
+        || includes.len() != status.included_artifacts.len()
+        || includes.iter().zip(&status.included_artifacts).any(|(one, before)| {
+            one.artifact.revision != before.revision || one.artifact.digest != before.digest
+        })
+}
+
+/// Every path to keep exists.
+pub(super) fn sparse_paths(object: &GitRepository, checkout: &Checkout) -> Result<(), Error> {
+    match object.spec.sparse_checkout.iter().find(|path| !checkout.worktree.contains(path)) {
+        Some(path) => Err(Error::Sparse(path.clone())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

@@ -1,0 +1,302 @@
+//! Why a GitRepository could not be reconciled, with the condition and reason Flux gives it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use weir_api::names::condition::{FETCH_FAILED, INCLUDE_UNAVAILABLE, STORAGE_OPERATION_FAILED};
+use weir_artifact::storage::StorageError;
+use weir_artifact::unpack::UnpackError;
+use weir_runtime::{Class, Classify, PublishError};
+use weir_source::git::{ArchiveError, GitError, IncludeError, SelectError};
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Progress could not be written.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The proxy Secret cannot be used.
+    #[error("failed to configure proxy options")]
+    Proxy(#[source] SecretError),
+    /// The URL cannot be parsed.
+    #[error("failed to parse url '{url}'")]
+    Url {
+        /// The URL as written, without credentials.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: url::ParseError,
+    },
+    /// A field asks for something this controller cannot do.
+    #[error("{0} is not supported yet")]
+    NotSupported(&'static str),
+    /// The Secret cannot be read.
+    #[error(transparent)]
+    Secret(SecretError),
+    /// The Secret does not hold credentials that fit the URL.
+    #[error("failed to configure authentication options")]
+    Authentication(#[source] CredentialsError),
+    /// The Secret is one for a provider.
+    #[error("secretRef '{namespace}/{name}' has github app data but provider is not set to github")]
+    GithubAppWithoutProvider {
+        /// The namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// An included GitRepository does not exist.
+    #[error("could not get resource for include '{name}': gitrepositories.source.toolkit.fluxcd.io \"{name}\" not found")]
+    IncludeNotFound {
+        /// Its name.
+        name: String,
+        /// When to look again.
+        retry: Duration,
+    },
+    /// An included GitRepository has nothing stored.
+    #[error("no artifact available for include '{name}'")]
+    IncludeNotReady {
+        /// Its name.
+        name: String,
+        /// When to look again.
+        retry: Duration,
+    },
+    /// The reference cannot be resolved from what is written.
+    #[error("failed to checkout and determine revision")]
+    Target(#[source] SelectError),
+    /// The Git client cannot be set up.
+    #[error(transparent)]
+    Client(GitError),
+    /// Git failed.
+    #[error("failed to checkout and determine revision")]
+    Checkout(#[source] GitError),
+    /// There is nothing in the repository.
+    #[error("git repository is empty")]
+    Empty,
+    /// A path to keep does not exist.
+    #[error("failed to sparse checkout directories : sparse checkout dir '{0}' does not exist in repository")]
+    Sparse(String),
+    /// A damaged artifact could not be removed.
+    #[error("failed to remove artifact after digest mismatch")]
+    DamagedArtifact(#[source] StorageError),
+    /// Storing failed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+    /// What a deleted object stored could not be removed.
+    #[error("garbage collection for deleted resource failed")]
+    GarbageCollection(#[source] StorageError),
+}
+
+/// Why a Secret cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// It cannot be read.
+    #[error("failed to get secret '{namespace}/{name}'")]
+    Get {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// What the API server says.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// It does not exist.
+    #[error("secret '{namespace}/{name}' not found")]
+    NotFound {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
+    /// It lacks a key.
+    #[error("secret '{namespace}/{name}': key '{key}' not found")]
+    MissingKey {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// A proxy address that is none.
+    #[error("secret '{namespace}/{name}': invalid proxy address: {why}")]
+    ProxyAddress {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Why credentials do not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialsError {
+    /// A password alone.
+    #[error("invalid '{scheme}' auth option: 'password' requires 'username' to be set")]
+    PasswordWithoutUsername {
+        /// The scheme of the URL.
+        scheme: String,
+    },
+    /// A certificate without key, or the reverse.
+    #[error("secret contains '{present}' but missing '{missing}'")]
+    HalfCertificate {
+        /// The key that is there.
+        present: &'static str,
+        /// The key that is not.
+        missing: &'static str,
+    },
+    /// A value that is not text.
+    #[error("the value of key '{0}' is not valid UTF-8")]
+    NotText(&'static str),
+    /// A scheme other than HTTP and HTTPS.
+    #[error("unknown transport '{0}'")]
+    Transport(String),
+}
+
+/// Why an artifact was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageFailure {
+    /// The target of an include is outside the repository.
+    #[error("{0}")]
+    IllegalInclude(IncludeError),
+    /// An include could not be copied.
+    #[error("failed to copy '{name}' include from {from} to {to}")]
+    CopyInclude {
+        /// The included repository.
+        name: String,
+        /// What was to be copied.
+        from: String,
+        /// Where to.
+        to: String,
+        /// Why not.
+        #[source]
+        source: CopyError,
+    },
+    /// The directory of the object could not be made.
+    #[error("failed to create artifact directory")]
+    CreateDirectory(#[source] StorageError),
+    /// The lock could not be taken.
+    #[error("failed to acquire lock for artifact")]
+    Lock(#[source] StorageError),
+    /// The ignore files could not be read.
+    #[error("failed to load source ignore patterns from repository")]
+    Ignore(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The archive could not be written.
+    #[error("unable to archive artifact to storage")]
+    Archive(#[source] ArchiveFailure),
+    /// The process shuts down.
+    #[error("the operation was aborted")]
+    Aborted,
+}
+
+/// Why an include could not be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The artifact is gone.
+    #[error(transparent)]
+    Read(StorageError),
+    /// The artifact is broken.
+    #[error(transparent)]
+    Unpack(UnpackError),
+    /// It does not fit in.
+    #[error(transparent)]
+    Place(IncludeError),
+}
+
+/// Why an archive could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveFailure {
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(StorageError),
+    /// The files could not be read or packed.
+    #[error(transparent)]
+    Content(ArchiveError),
+}
+
+impl From<GitError> for Error {
+    fn from(error: GitError) -> Self {
+        match error {
+            GitError::Client { .. } | GitError::CertificateAuthority => Self::Client(error),
+            error => Self::Checkout(error),
+        }
+    }
+}
+
+impl Error {
+    /// The condition that is true while this error stands.
+    pub(super) fn condition(&self) -> Option<&'static str> {
+        match self {
+            Self::Proxy(_)
+            | Self::Url { .. }
+            | Self::NotSupported(_)
+            | Self::Secret(_)
+            | Self::Authentication(_)
+            | Self::GithubAppWithoutProvider { .. }
+            | Self::Target(_)
+            | Self::Client(_)
+            | Self::Checkout(_)
+            | Self::Empty
+            | Self::Sparse(_) => Some(FETCH_FAILED),
+            Self::IncludeNotFound { .. } | Self::IncludeNotReady { .. } => Some(INCLUDE_UNAVAILABLE),
+            Self::Storage(failure) => match failure {
+                StorageFailure::IllegalInclude(_)
+                | StorageFailure::CopyInclude { .. }
+                | StorageFailure::CreateDirectory(_)
+                | StorageFailure::Archive(_) => Some(STORAGE_OPERATION_FAILED),
+                StorageFailure::Lock(_) | StorageFailure::Ignore(_) | StorageFailure::Aborted => None,
+            },
+            Self::Publish(_) | Self::DamagedArtifact(_) | Self::GarbageCollection(_) => None,
+        }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::Url { .. } | Self::NotSupported(_) => Class::Terminal,
+            Self::IncludeNotFound { retry, .. } | Self::IncludeNotReady { retry, .. } => {
+                Class::Waiting(*retry)
+            }
+            Self::Publish(_)
+            | Self::Proxy(_)
+            | Self::Secret(_)
+            | Self::Authentication(_)
+            | Self::GithubAppWithoutProvider { .. }
+            | Self::Target(_)
+            | Self::Client(_)
+            | Self::Checkout(_)
+            | Self::Empty
+            | Self::Sparse(_)
+            | Self::DamagedArtifact(_)
+            | Self::Storage(_)
+            | Self::GarbageCollection(_) => Class::Backoff,
+        }
+    }
+
+    fn reason(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match self {
+            Self::Publish(_) => "PatchOperationFailed",
+            Self::Proxy(_) | Self::Secret(_) | Self::Authentication(_) => "AuthenticationFailed",
+            Self::Url { .. } => "URLInvalid",
+            Self::NotSupported(_) => "NotSupported",
+            Self::GithubAppWithoutProvider { .. } => "InvalidProviderConfiguration",
+            Self::IncludeNotFound { .. } => "NotFound",
+            Self::IncludeNotReady { .. } => "NoArtifact",
+            Self::Target(_) | Self::Client(_) | Self::Checkout(_) | Self::Sparse(_) => "GitOperationFailed",
+            Self::Empty => "EmptyGitRepository",
+            Self::DamagedArtifact(_) => "Failed",
+            Self::GarbageCollection(_) => "GarbageCollectionFailed",
+            Self::Storage(failure) => match failure {
+                StorageFailure::IllegalInclude(_) => "IllegalPath",
+                StorageFailure::CopyInclude { .. } => "CopyFailure",
+                StorageFailure::CreateDirectory(_) => "DirectoryCreationFailed",
+                StorageFailure::Lock(_) | StorageFailure::Aborted => "Failed",
+                StorageFailure::Ignore(_) => "SourceIgnoreError",
+                StorageFailure::Archive(_) => "ArchiveOperationFailed",
+            },
+        })
+    }
+}
