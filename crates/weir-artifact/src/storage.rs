@@ -420,7 +420,7 @@ impl Storage {
         directory: &Path,
         started: Instant,
     ) -> Result<Vec<(Duration, PathBuf)>, StorageError> {
-        let now = SystemTime::try_from(self.clock.now()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let now = SystemTime::from(self.clock.now());
         let failed = |source| StorageError::Read { path: self.relative(directory), source };
         let mut files = Vec::new();
         let entries = match fs::read_dir(directory) {

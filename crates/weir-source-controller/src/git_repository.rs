@@ -20,7 +20,6 @@ use observe::Included;
 use status::{Before, Done, Found};
 
 /// The reconciler of GitRepositories.
-#[derive(Debug)]
 pub struct GitRepositories {
     /// Reads Secrets.
     pub client: kube::Client,
@@ -32,6 +31,12 @@ pub struct GitRepositories {
     pub sources: Store<GitRepository>,
     /// The time between two looks at an include that is not available.
     pub requeue_dependency: Duration,
+}
+
+impl std::fmt::Debug for GitRepositories {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("GitRepositories").field("storage", &self.storage).finish_non_exhaustive()
+    }
 }
 
 impl Reconciler for GitRepositories {
@@ -87,13 +92,8 @@ impl Reconciler for GitRepositories {
         Ok(())
     }
 
-    fn conclude(
-        &self,
-        object: &mut GitRepository,
-        pass: Pass<'_, Done, Error>,
-        ended: Ended,
-    ) -> Conclusion {
-        status::conclude(object, pass, ended)
+    fn conclude(&self, object: &mut GitRepository, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {
+        status::conclude(object, &pass, ended)
     }
 }
 

@@ -59,14 +59,13 @@ enum SetupError {
 /// The program: reads the flags and runs until it is told to stop.
 pub fn main() -> ExitCode {
     let flags: Flags = weir_runtime::flags::parse(&PROGRAM);
-    let adjust =
-        |settings: Settings| settings.with_sharding(&flags.sharding).with_jitter(&flags.jitter);
+    let adjust = |settings: Settings| settings.with_sharding(&flags.sharding).with_jitter(&flags.jitter);
     weir_runtime::run(&PROGRAM, &flags.common, adjust, async |runtime| {
-        set_up(runtime, &flags).await.map_err(Into::into)
+        set_up(runtime, &flags).map_err(Into::into)
     })
 }
 
-async fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
+fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     let identity = runtime.settings().gates.enabled("ObjectLevelWorkloadIdentity");
     if !flags.service_account.default_service_account.is_empty() && !identity {
         return Err(SetupError::DefaultServiceAccount);

@@ -7,9 +7,7 @@ use weir_api::condition;
 use weir_api::names::condition::ARTIFACT_IN_STORAGE;
 use weir_api::source::{GitProvider, GitRepository};
 use weir_base::redact::{RedactedUrl, Secret};
-use weir_source::git::{
-    Authorization, Checkout, ClientCertificate, Credentials, Proxy, Reference, Target,
-};
+use weir_source::git::{Authorization, Checkout, ClientCertificate, Credentials, Proxy, Reference, Target};
 
 use super::error::{CredentialsError, Error};
 use super::observe::{Data, Included, namespace_of};

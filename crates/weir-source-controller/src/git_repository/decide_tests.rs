@@ -32,10 +32,7 @@ fn check_credentials(url: &str, entries: &[(&str, &str)], expected: Result<&str,
         let pair = credentials.client_certificate.is_some();
         format!("{authorization} ca={} pair={pair}", authority.unwrap_or_default())
     });
-    assert_eq!(
-        found.map_err(|error| error.to_string()),
-        expected.map(str::to_owned).map_err(str::to_owned)
-    );
+    assert_eq!(found.map_err(|error| error.to_string()), expected.map(str::to_owned).map_err(str::to_owned));
 }
 
 #[test]
@@ -62,11 +59,7 @@ fn credentials_from_secrets() {
         &[("password", "p")],
         Err("invalid 'https' auth option: 'password' requires 'username' to be set"),
     );
-    check_credentials(
-        https,
-        &[("tls.crt", "C")],
-        Err("secret contains 'tls.crt' but missing 'tls.key'"),
-    );
+    check_credentials(https, &[("tls.crt", "C")], Err("secret contains 'tls.crt' but missing 'tls.key'"));
 }
 
 #[test]

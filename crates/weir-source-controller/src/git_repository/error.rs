@@ -45,7 +45,9 @@ pub enum Error {
         name: String,
     },
     /// An included GitRepository does not exist.
-    #[error("could not get resource for include '{name}': gitrepositories.source.toolkit.fluxcd.io \"{name}\" not found")]
+    #[error(
+        "could not get resource for include '{name}': gitrepositories.source.toolkit.fluxcd.io \"{name}\" not found"
+    )]
     IncludeNotFound {
         /// Its name.
         name: String,

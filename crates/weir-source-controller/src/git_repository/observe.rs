@@ -32,11 +32,7 @@ pub(super) async fn secret(client: &kube::Client, object: &GitRepository) -> Res
     let namespace = namespace_of(object);
     let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let secret = api.get(&reference.name).await.map_err(|source| {
-        Error::Secret(SecretError::Get {
-            namespace,
-            name: reference.name.clone(),
-            source: Box::new(source),
-        })
+        Error::Secret(SecretError::Get { namespace, name: reference.name.clone(), source: Box::new(source) })
     })?;
     Ok(Some(data_of(secret)))
 }
@@ -121,10 +117,14 @@ mod tests {
 
     #[track_caller]
     fn check(entries: &[(&str, &str)], expected: Result<&str, &str>) {
-        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        let data =
+            entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
         let found = parse_proxy(&data, "apps".to_owned(), "proxy".to_owned());
         let found = found.map(|proxy| format!("{} {}", proxy.address, proxy.username));
-        assert_eq!(found.map_err(|error| error.to_string()), expected.map(str::to_owned).map_err(str::to_owned));
+        assert_eq!(
+            found.map_err(|error| error.to_string()),
+            expected.map(str::to_owned).map_err(str::to_owned)
+        );
     }
 
     #[test]

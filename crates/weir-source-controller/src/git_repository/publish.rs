@@ -67,14 +67,14 @@ pub(super) fn publish(storage: &Storage, order: Order) -> Result<Published, Stor
         .worktree
         .rules(ignore.as_deref())
         .map_err(|error| StorageFailure::Ignore(Box::new(error)))?;
-    let stored = storage
-        .publish(&path, |output| checkout.worktree.write_archive(&rules, output))
-        .map_err(|error| {
+    let stored = storage.publish(&path, |output| checkout.worktree.write_archive(&rules, output)).map_err(
+        |error| {
             StorageFailure::Archive(match error {
                 PublishError::Storage(error) => ArchiveFailure::Storage(error),
                 PublishError::Content(error) => ArchiveFailure::Content(error),
             })
-        })?;
+        },
+    )?;
     let artifact = Artifact {
         digest: stored.digest.to_string(),
         last_update_time: stored.written_at.into(),

@@ -62,7 +62,7 @@ const DIGEST_KEY: &str = "source.toolkit.fluxcd.io/digest";
 
 /// What the outcome is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Before {
+pub(super) struct Before {
     digest: Option<String>,
     failing: bool,
 }
@@ -218,11 +218,7 @@ fn mark_in_storage(object: &mut GitRepository, revision: &str, now: Timestamp) {
 }
 
 /// The end of a run.
-pub(super) fn conclude(
-    object: &mut GitRepository,
-    pass: Pass<'_, Done, Error>,
-    ended: Ended,
-) -> Conclusion {
+pub(super) fn conclude(object: &mut GitRepository, pass: &Pass<'_, Done, Error>, ended: Ended) -> Conclusion {
     let now = ended.now;
     match pass {
         Pass::Suspended => {

@@ -27,7 +27,7 @@ fn ready() -> GitRepository {
     let artifact = artifact("main@sha1:1", "sha256:1");
     published(&mut object, Published { artifact, includes: Vec::new() }, time(EARLY));
     let done = done(&self::object(1, &json!({})), stored_now());
-    conclude_at(&mut object, Pass::Reconciled(Ok(&done)), EARLY);
+    conclude_at(&mut object, &Pass::Reconciled(Ok(&done)), EARLY);
     object
 }
 
@@ -46,7 +46,7 @@ fn done(before: &GitRepository, found: Found) -> Done {
     Done { before: Before::of(before), found }
 }
 
-fn conclude_at(object: &mut GitRepository, pass: Pass<'_, Done, Error>, at: &str) -> Conclusion {
+fn conclude_at(object: &mut GitRepository, pass: &Pass<'_, Done, Error>, at: &str) -> Conclusion {
     conclude(object, pass, Ended { now: time(at), elapsed: Duration::from_secs(1) })
 }
 
@@ -105,12 +105,14 @@ fn an_unchanged_run_changes_nothing() {
     assert!(condition::is_true(object.conditions(), READY));
     unchanged(&mut object, "main@sha1:1", time(LATE));
     let done = done(&before, Found::Unchanged { revision: "main@sha1:1".to_owned() });
-    let conclusion = conclude_at(&mut object, Pass::Reconciled(Ok(&done)), LATE);
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done)), LATE);
     assert_eq!(object.status, before.status);
     assert_eq!(conclusion.requeue, Requeue::Interval(Duration::from_mins(1)));
     assert_eq!(
         notices(&conclusion),
-        ["Info GitOperationSucceeded: no changes since last reconciliation: observed revision 'main@sha1:1' (log only)"]
+        [
+            "Info GitOperationSucceeded: no changes since last reconciliation: observed revision 'main@sha1:1' (log only)"
+        ]
     );
 }
 
@@ -120,15 +122,11 @@ fn a_new_revision_is_announced_and_told() {
     let mut object = before.clone();
     begin(&mut object, time(LATE));
     assert!(new_revision(&mut object, "main@sha1:2", time(LATE)));
-    assert_eq!(
-        lines(&object)[3],
-        "ArtifactOutdated=True NewRevision: new upstream revision 'main@sha1:2'"
-    );
+    assert_eq!(lines(&object)[3], "ArtifactOutdated=True NewRevision: new upstream revision 'main@sha1:2'");
     assert!(condition::is_unknown(object.conditions(), READY));
     let artifact = artifact("main@sha1:2", "sha256:2");
     published(&mut object, Published { artifact, includes: Vec::new() }, time(LATE));
-    let conclusion =
-        conclude_at(&mut object, Pass::Reconciled(Ok(&done(&before, stored_now()))), LATE);
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done(&before, stored_now()))), LATE);
     assert_eq!(notices(&conclusion), ["Info NewArtifact: stored artifact for commit 'first'"]);
     let metadata = &conclusion.notices[0].metadata;
     assert_eq!(metadata[REVISION_KEY], "main@sha1:2");
@@ -146,7 +144,7 @@ fn a_failure_keeps_the_artifact_and_its_end_is_told() {
     let mut object = ready();
     begin(&mut object, time(LATE));
     let failed = checkout_failure();
-    let conclusion = conclude_at(&mut object, Pass::Reconciled(Err(&failed)), LATE);
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Err(&failed)), LATE);
     assert_eq!(conclusion.requeue, Requeue::Backoff);
     let text = "failed to checkout and determine revision: semver parse error: improper constraint: \"x y\"";
     assert_eq!(notices(&conclusion), [format!("Error GitOperationFailed: {text}")]);
@@ -165,11 +163,8 @@ fn a_failure_keeps_the_artifact_and_its_end_is_told() {
     begin(&mut object, time(LATE));
     unchanged(&mut object, "main@sha1:1", time(LATE));
     let done = done(&before, Found::Unchanged { revision: "main@sha1:1".to_owned() });
-    let conclusion = conclude_at(&mut object, Pass::Reconciled(Ok(&done)), LATE);
-    assert_eq!(
-        notices(&conclusion)[1],
-        "Info Succeeded: stored artifact for commit 'main@sha1:1'"
-    );
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done)), LATE);
+    assert_eq!(notices(&conclusion)[1], "Info Succeeded: stored artifact for commit 'main@sha1:1'");
     assert_eq!(lines(&object).len(), 2);
 }
 
@@ -178,7 +173,7 @@ fn what_cannot_help_itself_stalls() {
     let mut object = object(3, &json!({"observedGeneration": 2}));
     begin(&mut object, time(LATE));
     let failed = Failed::Error(Error::NotSupported("this"));
-    let conclusion = conclude_at(&mut object, Pass::Reconciled(Err(&failed)), LATE);
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Err(&failed)), LATE);
     assert_eq!(conclusion.requeue, Requeue::Never);
     assert_eq!(object.observed_generation(), Some(3));
     assert_eq!(
@@ -197,17 +192,11 @@ fn an_include_is_waited_for() {
     begin(&mut object, time(LATE));
     let retry = Duration::from_secs(30);
     let failed = Failed::Error(Error::IncludeNotReady { name: "base".to_owned(), retry });
-    let conclusion = conclude_at(&mut object, Pass::Reconciled(Err(&failed)), LATE);
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Err(&failed)), LATE);
     assert_eq!(conclusion.requeue, Requeue::After(retry));
-    assert_eq!(
-        notices(&conclusion),
-        ["Trace NoArtifact: no artifact available for include 'base'"]
-    );
+    assert_eq!(notices(&conclusion), ["Trace NoArtifact: no artifact available for include 'base'"]);
     assert_eq!(object.observed_generation(), Some(-1));
-    assert_eq!(
-        lines(&object)[1],
-        "Ready=False NoArtifact: no artifact available for include 'base'"
-    );
+    assert_eq!(lines(&object)[1], "Ready=False NoArtifact: no artifact available for include 'base'");
 }
 
 #[test]
@@ -215,7 +204,7 @@ fn suspended_objects_keep_what_they_say() {
     let before = ready();
     let mut object = before.clone();
     object.metadata.generation = Some(2);
-    let conclusion = conclude_at(&mut object, Pass::Suspended, LATE);
+    let conclusion = conclude_at(&mut object, &Pass::Suspended, LATE);
     assert_eq!(conclusion.requeue, Requeue::Never);
     assert_eq!(lines(&object), lines(&before));
     assert_eq!(object.observed_generation(), Some(2));
