@@ -2,8 +2,11 @@
 
 mod builtin;
 mod case;
+mod certificates;
 mod convert;
+mod crypto;
 mod dates;
+mod der;
 mod dicts;
 mod encoding;
 mod general;
@@ -48,6 +51,8 @@ impl Functions {
             .with(dates::FUNCTIONS)
             .with(regex::FUNCTIONS)
             .with(semver::FUNCTIONS)
+            .with(crypto::FUNCTIONS)
+            .with(certificates::FUNCTIONS)
     }
 
     /// [`Functions::sprig`] and those of Helm, which replace some of Sprig's.
