@@ -65,7 +65,7 @@ fn decode_with(text: &[u8], alphabet: &[u8], bits: u32, block: usize, name: &str
                 if count == 0 {
                     return Ok(out);
                 }
-                return Err(corrupt(if block == 4 { position - count } else { text.len() }));
+                return Err(corrupt(position - count));
             };
             if let Some(value) = alphabet.iter().position(|candidate| *candidate == byte) {
                 position += 1;
@@ -87,7 +87,7 @@ fn decode_with(text: &[u8], alphabet: &[u8], bits: u32, block: usize, name: &str
                 }
                 match text.get(position) {
                     Some(b'=') => position += 1,
-                    Some(_) => return Err(corrupt(position)),
+                    Some(_) => return Err(corrupt(position - 1)),
                     None => return Err(corrupt(text.len())),
                 }
                 missing -= 1;

@@ -94,7 +94,7 @@ fn plain(value: &Value, level: usize, through_json: bool) -> Result<Json, String
 
 /// `toYamlPretty`: YAML with indented lists and no way through JSON.
 pub(crate) fn yaml_pretty(value: &Value) -> Result<Vec<u8>, String> {
-    let text = weir_manifest::to_yaml(&plain(value, 0, false)?);
+    let text = weir_manifest::to_yaml_pretty(&plain(value, 0, false)?);
     Ok(text.strip_suffix('\n').unwrap_or(&text).as_bytes().to_vec())
 }
 

@@ -172,7 +172,14 @@ impl Reader<'_> {
     }
 
     fn unexpected(&self, context: &str) -> String {
-        let Some(byte) = self.peek() else { return "unexpected end of JSON input".to_owned() };
+        // Where a space would be accepted, the end of the text is what is wrong; elsewhere the end
+        // counts as a space.
+        let inside = ["in ", "after decimal"].iter().any(|start| context.starts_with(start));
+        let byte = match self.peek() {
+            Some(byte) => byte,
+            None if inside => b' ',
+            None => return "unexpected end of JSON input".to_owned(),
+        };
         let shown = match byte {
             b'\'' => r"'\''".to_owned(),
             b'"' => "'\"'".to_owned(),

@@ -506,8 +506,8 @@ pub fn parse_float(text: &str) -> Result<f64, NumberError> {
         "nan" if text.len() == 3 => return Ok(f64::NAN),
         _ => {}
     }
-    let hexadecimal = body.len() > 2 && body[..2].eq_ignore_ascii_case("0x");
-    if body.contains('_') && (!underscores_ok(text) || !hexadecimal) {
+    let hexadecimal = body.len() > 2 && body.as_bytes()[..2].eq_ignore_ascii_case(b"0x");
+    if body.contains('_') && !underscores_ok(text) {
         return Err(NumberError::Syntax);
     }
     let body = body.replace('_', "");

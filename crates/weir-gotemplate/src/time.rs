@@ -234,10 +234,7 @@ impl Time {
                 let minutes = wall.offset / 60;
                 let sign = if minutes < 0 { '-' } else { '+' };
                 let minutes = minutes.abs();
-                out.push_str(&format!("{sign}{:02}", minutes / 60));
-                if minutes % 60 != 0 {
-                    out.push_str(&format!("{:02}", minutes % 60));
-                }
+                out.push_str(&format!("{sign}{:02}{:02}", minutes / 60, minutes % 60));
             }
             Element::Offset { zulu: true, .. } if wall.offset == 0 => out.push('Z'),
             Element::Offset { colon, seconds, hours_only, .. } => {

@@ -186,7 +186,7 @@ fn index(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
                     return Err(format!("value has type {name}; should be string").into());
                 }
             },
-            other => return Err(format!("can't index item of type {}", other.type_name()).into()),
+            other => return Err(format!("can't index item of type {}", pointee(other)).into()),
         };
     }
     Ok(item)
@@ -227,6 +227,11 @@ fn slice(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     })
 }
 
+/// The type of a value, or of what a pointer points to.
+fn pointee(value: &Value) -> String {
+    value.type_name().trim_start_matches('*').to_owned()
+}
+
 fn length(context: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     let item = argument(arguments, 0);
     let length = match item {
@@ -237,7 +242,7 @@ fn length(context: &mut Context<'_>, arguments: &[Value]) -> Outcome {
         Value::String(text) | Value::Bytes(text) => text.len(),
         Value::List(list) => list.items().len(),
         Value::Map(map) => map.len(),
-        other => return Err(format!("len of type {}", other.type_name()).into()),
+        other => return Err(format!("len of type {}", pointee(other)).into()),
     };
     Ok(Value::Int(length as i64))
 }
@@ -310,14 +315,17 @@ fn equal(first: &Value, others: &[Value]) -> Result<bool, Fault> {
 
 /// Equality of values that are not of a basic kind.
 fn equal_others(left: &Value, right: &Value) -> Result<bool, Fault> {
-    let show = format::display_text;
+    let show = |value: &Value| {
+        let shown = format::sprintf(b"%s", std::slice::from_ref(value));
+        String::from_utf8_lossy(&shown).into_owned()
+    };
     if left.kind() != right.kind() && !matches!(left, Value::Nil) && !matches!(right, Value::Nil) {
         return Err(format!(
             "non-comparable types {}: {}, {}: {}",
             show(left),
             left.type_name(),
             right.type_name(),
-            show(right)
+            format::display_text(right)
         )
         .into());
     }

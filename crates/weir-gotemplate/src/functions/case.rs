@@ -182,7 +182,10 @@ fn glue(
 /// row all but one.
 pub(super) fn pascal(text: &str) -> String {
     let first = text.find(|character| !is_connector(character));
-    let Some(first) = first else { return text.to_owned() };
+    let Some(first) = first else {
+        // Nothing but connectors: the last one is written twice.
+        return text.chars().chain(text.chars().next_back()).collect();
+    };
     let mut out = text[..first].to_owned();
     let mut rest = text[first..].chars();
     let Some(head) = rest.next() else { return out };

@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use ed25519_dalek::Signer as _;
+use rsa::Pkcs1v15Sign;
 use rsa::pkcs1::{DecodeRsaPrivateKey, EncodeRsaPrivateKey};
 use rsa::pkcs8::{DecodePrivateKey, EncodePublicKey};
 use rsa::rand_core::{TryCryptoRng, TryRng};
-use rsa::Pkcs1v15Sign;
 use sha2::{Digest, Sha256};
 
 use super::der::{self, element, group, integer};
@@ -39,10 +39,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         }))
     }),
     Function::new("buildCustomCert", &[Str, Str], |_, arguments| {
-        let certificate = base64::decode(bytes(arguments, 0))
-            .map_err(|_| "unable to decode base64 certificate")?;
-        let key =
-            base64::decode(bytes(arguments, 1)).map_err(|_| "unable to decode base64 private key")?;
+        let certificate =
+            base64::decode(bytes(arguments, 0)).map_err(|_| "unable to decode base64 certificate")?;
+        let key = base64::decode(bytes(arguments, 1)).map_err(|_| "unable to decode base64 private key")?;
         let certificate = String::from_utf8_lossy(&certificate).into_owned();
         let key = String::from_utf8_lossy(&key).into_owned();
         let (_, content) = der::read_pem(&certificate).ok_or("unable to decode certificate")?;
@@ -71,14 +70,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let key = Key::rsa(context, 2048)?;
         signed(context, arguments, &key)
     }),
-    Function::new(
-        "genSignedCertWithKey",
-        &[Str, List, List, Int, CERTIFICATE, Str],
-        |context, arguments| {
-            let key = given_key(arguments, 5)?;
-            signed(context, arguments, &key)
-        },
-    ),
+    Function::new("genSignedCertWithKey", &[Str, List, List, Int, CERTIFICATE, Str], |context, arguments| {
+        let key = given_key(arguments, 5)?;
+        signed(context, arguments, &key)
+    }),
 ];
 
 /// Randomness of the host for the key generators.
@@ -227,10 +222,8 @@ impl Key {
                 .as_bytes()
                 .to_vec(),
             Self::P256(key) => {
-                let algorithm = group(
-                    der::SEQUENCE,
-                    &[element(der::OBJECT, OID_EC), element(der::OBJECT, OID_P256)],
-                );
+                let algorithm =
+                    group(der::SEQUENCE, &[element(der::OBJECT, OID_EC), element(der::OBJECT, OID_P256)]);
                 group(der::SEQUENCE, &[algorithm, der::bits(&p256_point(key))])
             }
             Self::Ed25519(key) => {
@@ -242,10 +235,9 @@ impl Key {
 
     fn algorithm(&self) -> Vec<u8> {
         match self {
-            Self::Rsa(_) => group(
-                der::SEQUENCE,
-                &[element(der::OBJECT, OID_RSA_SHA256), element(der::NULL, &[])],
-            ),
+            Self::Rsa(_) => {
+                group(der::SEQUENCE, &[element(der::OBJECT, OID_RSA_SHA256), element(der::NULL, &[])])
+            }
             Self::P256(_) => element(der::SEQUENCE, &element(der::OBJECT, OID_ECDSA_SHA256)),
             Self::Ed25519(_) => element(der::SEQUENCE, &element(der::OBJECT, OID_ED25519)),
         }
@@ -285,16 +277,14 @@ impl Object for Certificate {
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![
-            ("Cert", Value::string(self.certificate.as_str())),
-            ("Key", Value::string(self.key.as_str())),
-        ]
+        vec![("Cert", Value::string(self.certificate.as_str())), ("Key", Value::string(self.key.as_str()))]
     }
 
     fn equal(&self, other: &dyn Object) -> bool {
-        other.as_any().downcast_ref::<Self>().is_some_and(|other| {
-            (&self.certificate, &self.key) == (&other.certificate, &other.key)
-        })
+        other
+            .as_any()
+            .downcast_ref::<Self>()
+            .is_some_and(|other| (&self.certificate, &self.key) == (&other.certificate, &other.key))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -348,14 +338,10 @@ fn subject(name: &str) -> Vec<u8> {
     if name.is_empty() {
         return element(der::SEQUENCE, &[]);
     }
-    let printable = name.bytes().all(|byte| {
-        byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte)
-    });
+    let printable = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte));
     let tag = if printable { der::PRINTABLE_STRING } else { der::UTF8_STRING };
-    let attribute = group(
-        der::SEQUENCE,
-        &[element(der::OBJECT, &[0x55, 0x04, 0x03]), element(tag, name.as_bytes())],
-    );
+    let attribute =
+        group(der::SEQUENCE, &[element(der::OBJECT, &[0x55, 0x04, 0x03]), element(tag, name.as_bytes())]);
     element(der::SEQUENCE, &element(der::SET, &attribute))
 }
 
@@ -398,9 +384,7 @@ impl Request {
         for host in entries(2) {
             let Value::String(text) = &host else {
                 let shown = format::display_text(&host);
-                return Err(
-                    format!("error processing alternate dns name: {shown} is not a string").into()
-                );
+                return Err(format!("error processing alternate dns name: {shown} is not a string").into());
             };
             hosts.push(text.to_string());
         }
@@ -409,12 +393,7 @@ impl Request {
     }
 
     /// The certificate and its key, signed by `signer` in the name of `parent`, or by itself.
-    fn certify(
-        &self,
-        context: &mut Context<'_>,
-        key: &Key,
-        parent: Option<(&Parent, &Key)>,
-    ) -> Outcome {
+    fn certify(&self, context: &mut Context<'_>, key: &Key, parent: Option<(&Parent, &Key)>) -> Outcome {
         let (now, _) = context.host().now();
         let mut serial = [0; 16];
         context.host().random(&mut serial);
@@ -436,9 +415,7 @@ impl Request {
                 false,
                 &group(
                     der::SEQUENCE,
-                    &[1, 2].map(|purpose| {
-                        element(der::OBJECT, &[0x2b, 6, 1, 5, 5, 7, 3, purpose])
-                    }),
+                    &[1, 2].map(|purpose| element(der::OBJECT, &[0x2b, 6, 1, 5, 5, 7, 3, purpose])),
                 ),
             ),
             extension(
@@ -475,7 +452,8 @@ impl Request {
             let names: Vec<Vec<u8>> = hosts.chain(addresses).collect();
             extensions.push(extension(0x11, self.name.is_empty(), &group(der::SEQUENCE, &names)));
         }
-        let end = now.saturating_add(self.days.saturating_mul(86_400)).clamp(now - (1 << 36), now + (1 << 36));
+        let end =
+            now.saturating_add(self.days.saturating_mul(86_400)).clamp(now - (1 << 36), now + (1 << 36));
         let body = group(
             der::SEQUENCE,
             &[
@@ -491,16 +469,12 @@ impl Request {
         );
         let signature = signer.sign(&body)?;
         let whole = group(der::SEQUENCE, &[body, signer.algorithm(), der::bits(&signature)]);
-        Ok(Value::object(Certificate {
-            certificate: der::pem("CERTIFICATE", &whole),
-            key: key.to_pem(),
-        }))
+        Ok(Value::object(Certificate { certificate: der::pem("CERTIFICATE", &whole), key: key.to_pem() }))
     }
 }
 
 fn given_key(arguments: &[Value], index: usize) -> Result<Key, Fault> {
-    Key::from_pem(&text(arguments, index))
-        .map_err(|error| format!("parsing private key: {error}").into())
+    Key::from_pem(&text(arguments, index)).map_err(|error| format!("parsing private key: {error}").into())
 }
 
 fn authority(context: &mut Context<'_>, arguments: &[Value], key: &Key) -> Outcome {
@@ -523,11 +497,10 @@ fn signed(context: &mut Context<'_>, arguments: &[Value], key: &Key) -> Outcome 
     let Some(authority) = object.as_any().downcast_ref::<Certificate>() else {
         return Ok(Value::Nil);
     };
-    let (_, content) =
-        der::read_pem(&authority.certificate).ok_or("unable to decode certificate")?;
+    let (_, content) = der::read_pem(&authority.certificate).ok_or("unable to decode certificate")?;
     let parent = Parent::read(&content)
         .ok_or("error parsing certificate: decodedSignerCert.Bytes: x509: malformed certificate")?;
-    let signer = Key::from_pem(&authority.key)
-        .map_err(|error| format!("error parsing private key: {error}"))?;
+    let signer =
+        Key::from_pem(&authority.key).map_err(|error| format!("error parsing private key: {error}"))?;
     Request::new(arguments)?.certify(context, key, Some((&parent, &signer)))
 }

@@ -86,10 +86,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let encrypted = base64::decode(source)?;
         let Some((start, encrypted)) = encrypted.split_first_chunk::<BLOCK_BYTES>() else {
             let capacity = source.len() / 4 * 3;
-            return Err(format!(
-                "runtime error: slice bounds out of range [:16] with capacity {capacity}"
-            )
-            .into());
+            return Err(
+                format!("runtime error: slice bounds out of range [:16] with capacity {capacity}").into()
+            );
         };
         if !encrypted.len().is_multiple_of(BLOCK_BYTES) {
             return Err("crypto/cipher: input not full blocks".into());
@@ -151,11 +150,26 @@ const FORMS: &[(&str, &[&str])] = &[
     (
         "long",
         &[
-            "CvcvnoCvcvCvcv", "CvcvCvcvnoCvcv", "CvcvCvcvCvcvno", "CvccnoCvcvCvcv",
-            "CvccCvcvnoCvcv", "CvccCvcvCvcvno", "CvcvnoCvccCvcv", "CvcvCvccnoCvcv",
-            "CvcvCvccCvcvno", "CvcvnoCvcvCvcc", "CvcvCvcvnoCvcc", "CvcvCvcvCvccno",
-            "CvccnoCvccCvcv", "CvccCvccnoCvcv", "CvccCvccCvcvno", "CvcvnoCvccCvcc",
-            "CvcvCvccnoCvcc", "CvcvCvccCvccno", "CvccnoCvcvCvcc", "CvccCvcvnoCvcc",
+            "CvcvnoCvcvCvcv",
+            "CvcvCvcvnoCvcv",
+            "CvcvCvcvCvcvno",
+            "CvccnoCvcvCvcv",
+            "CvccCvcvnoCvcv",
+            "CvccCvcvCvcvno",
+            "CvcvnoCvccCvcv",
+            "CvcvCvccnoCvcv",
+            "CvcvCvccCvcvno",
+            "CvcvnoCvcvCvcc",
+            "CvcvCvcvnoCvcc",
+            "CvcvCvcvCvccno",
+            "CvccnoCvccCvcv",
+            "CvccCvccnoCvcv",
+            "CvccCvccCvcvno",
+            "CvcvnoCvccCvcc",
+            "CvcvCvccnoCvcc",
+            "CvcvCvccCvccno",
+            "CvccnoCvcvCvcc",
+            "CvccCvcvnoCvcc",
             "CvccCvcvCvccno",
         ],
     ),
@@ -189,11 +203,9 @@ fn derive_password(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     };
     let salt = [SCOPE, &(user.len() as u32).to_be_bytes(), user].concat();
     let mut key = [0; 64];
-    let derived = scrypt::Params::new(15, 8, 2)
-        .map_err(|error| error.to_string())
-        .and_then(|params| {
-            scrypt::scrypt(password, &salt, &params, &mut key).map_err(|error| error.to_string())
-        });
+    let derived = scrypt::Params::new(15, 8, 2).map_err(|error| error.to_string()).and_then(|params| {
+        scrypt::scrypt(password, &salt, &params, &mut key).map_err(|error| error.to_string())
+    });
     if let Err(error) = derived {
         return Ok(Value::string(format!("failed to derive password: {error}")));
     }

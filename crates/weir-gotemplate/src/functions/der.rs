@@ -51,8 +51,14 @@ pub(super) fn bits(bytes: &[u8]) -> Vec<u8> {
     element(BIT_STRING, &[&[0], bytes].concat())
 }
 
+/// An element's tag, content and whole, and what follows it.
+pub(super) type Split<'a> = (u8, &'a [u8], &'a [u8], &'a [u8]);
+
+/// An element's tag, content and whole.
+pub(super) type Child<'a> = (u8, &'a [u8], &'a [u8]);
+
 /// The first element: its tag, its content, the whole of it, and what follows.
-pub(super) fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8], &[u8])> {
+pub(super) fn split(bytes: &[u8]) -> Option<Split<'_>> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = if *first < 0x80 {
@@ -71,7 +77,7 @@ pub(super) fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8], &[u8])> {
 }
 
 /// The elements in a constructed one.
-pub(super) fn children(mut content: &[u8]) -> Option<Vec<(u8, &[u8], &[u8])>> {
+pub(super) fn children(mut content: &[u8]) -> Option<Vec<Child<'_>>> {
     let mut all = Vec::new();
     while !content.is_empty() {
         let (tag, inner, whole, after) = split(content)?;

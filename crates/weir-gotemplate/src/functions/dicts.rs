@@ -184,6 +184,9 @@ fn merge(target: &Map, source: &Map, overwrite: bool, level: usize) -> Result<()
 }
 
 fn copied(arguments: &[Value]) -> Outcome {
+    if matches!(argument(arguments, 0), Value::Nil) {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
     copy(argument(arguments, 0), 0)
 }
 

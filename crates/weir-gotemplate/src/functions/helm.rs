@@ -56,10 +56,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(Value::string(helm::yaml_pretty(argument(arguments, 0)).unwrap_or_default()))
     }),
     Function::new("fromYaml", &[Str], |_, arguments| {
-        Ok(Value::Map(expect_map(decode_yaml(bytes(arguments, 0)))))
+        let decoded = decode_yaml(bytes(arguments, 0));
+        let decoded = decoded.map(|value| value.unwrap_or_else(|| Value::Map(Map::new(Entries::new()))));
+        Ok(Value::Map(expect_map(decoded, UNMARSHALING)))
     }),
     Function::new("fromYamlArray", &[Str], |_, arguments| {
-        Ok(Value::List(expect_list(decode_yaml(bytes(arguments, 0)))))
+        let decoded = decode_yaml(bytes(arguments, 0));
+        let decoded = decoded.map(|value| value.unwrap_or_else(|| Value::list(Vec::new())));
+        Ok(Value::List(expect_list(decoded, UNMARSHALING)))
     }),
     Function::new("toJson", &[Any], |_, arguments| {
         Ok(Value::string(json::encode(argument(arguments, 0), COMPACT).unwrap_or_default()))
@@ -68,10 +72,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(Value::string(json::encode(argument(arguments, 0), COMPACT)?))
     }),
     Function::new("fromJson", &[Str], |_, arguments| {
-        Ok(Value::Map(expect_map(decode_json(bytes(arguments, 0)))))
+        Ok(Value::Map(expect_map(json::decode(bytes(arguments, 0)), "")))
     }),
     Function::new("fromJsonArray", &[Str], |_, arguments| {
-        Ok(Value::List(expect_list(decode_json(bytes(arguments, 0)))))
+        Ok(Value::List(expect_list(json::decode(bytes(arguments, 0)), "")))
     }),
     Function::new("toToml", &[Any], |context, arguments| match toml::encode(argument(arguments, 0)) {
         Err(toml::EncodeError::Refused(text)) => Ok(Value::string(text)),
@@ -87,6 +91,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         }))
     }),
 ];
+
+/// What precedes complaints about YAML of the wrong kind.
+const UNMARSHALING: &str = "error unmarshaling JSON: while decoding JSON: ";
 
 const COMPACT: Style = Style { pretty: false, escape_html: true };
 
@@ -176,15 +183,13 @@ fn yaml(value: &Value) -> Result<Vec<u8>, String> {
     Ok(text.strip_suffix('\n').unwrap_or(&text).as_bytes().to_vec())
 }
 
-fn decode_yaml(source: &[u8]) -> Result<Value, String> {
+/// What Helm reads: the first document, where nothing at all is an empty map or list.
+fn decode_yaml(source: &[u8]) -> Result<Option<Value>, String> {
     match read_first_document(source, "", ReadOptions::default()) {
-        Ok(document) => Ok(Value::from_json(&document)),
+        Ok(serde_json::Value::Null) => Ok(None),
+        Ok(document) => Ok(Some(Value::from_json(&document))),
         Err(error) => Err(format!("error converting YAML to JSON: {}", error.reference_text())),
     }
-}
-
-fn decode_json(source: &[u8]) -> Result<Value, String> {
-    json::decode(source)
 }
 
 fn error_map(message: &str) -> Map {
@@ -204,24 +209,24 @@ fn kind_of_json(value: &Value) -> &'static str {
     }
 }
 
-fn expect_map(decoded: Result<Value, String>) -> Map {
+fn expect_map(decoded: Result<Value, String>, prefix: &str) -> Map {
     match decoded {
         Ok(Value::Map(map)) => map,
         Ok(Value::Nil) => Map::nil(),
         Ok(other) => error_map(&format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            "{prefix}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             kind_of_json(&other)
         )),
         Err(message) => error_map(&message),
     }
 }
 
-fn expect_list(decoded: Result<Value, String>) -> List {
+fn expect_list(decoded: Result<Value, String>, prefix: &str) -> List {
     match decoded {
         Ok(Value::List(list)) => list,
         Ok(Value::Nil) => List::nil(crate::value::Element::Any),
         Ok(other) => List::new(vec![Value::string(format!(
-            "json: cannot unmarshal {} into Go value of type []interface {{}}",
+            "{prefix}json: cannot unmarshal {} into Go value of type []interface {{}}",
             kind_of_json(&other)
         ))]),
         Err(message) => List::new(vec![Value::string(message)]),

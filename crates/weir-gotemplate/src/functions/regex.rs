@@ -155,6 +155,14 @@ fn problem(pattern: &str, error: &regex::Error) -> String {
         "invalid escape sequence" => pattern
             .find('\\')
             .map_or_else(|| pattern.to_owned(), |at| pattern[at..].chars().take(2).collect()),
+        "invalid character class range" => {
+            // The range itself: a character, a dash and a smaller character.
+            let characters: Vec<char> = pattern.chars().collect();
+            characters
+                .windows(3)
+                .find(|range| range[1] == '-' && range[0] > range[2] && range[2] != ']')
+                .map_or_else(|| pattern.to_owned(), |range| range.iter().collect())
+        }
         _ => pattern.to_owned(),
     };
     format!("error parsing regexp: {message}: `{shown}`")
@@ -168,9 +176,12 @@ fn translate(pattern: &str) -> Result<String, String> {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut rest = pattern;
     let mut class_start = None;
+    // Where the repetition before this point starts, if one ends right here.
+    let mut repeated: Option<usize> = None;
     while let Some(character) = rest.chars().next() {
         let after = &rest[character.len_utf8()..];
         if character == '\\' {
+            repeated = None;
             let Some(escaped) = after.chars().next() else {
                 return Err("error parsing regexp: trailing backslash at end of expression: ``".to_owned());
             };
@@ -222,6 +233,20 @@ fn translate(pattern: &str) -> Result<String, String> {
             }
             continue;
         }
+        if class_start.is_none()
+            && let Some(operator) = repetition(rest)
+        {
+            if let Some(previous) = repeated {
+                let whole = &pattern[previous..pattern.len() - rest.len() + operator];
+                return Err(format!("error parsing regexp: invalid nested repetition operator: `{whole}`"));
+            }
+            check_count(&rest[..operator])?;
+            repeated = Some(pattern.len() - rest.len());
+            out.push_str(&rest[..operator]);
+            rest = &rest[operator..];
+            continue;
+        }
+        repeated = None;
         match (character, class_start) {
             ('[', None) => {
                 class_start = Some(out.len());
@@ -271,16 +296,37 @@ fn translate(pattern: &str) -> Result<String, String> {
             }
             ('{', None) if !is_repetition(after) => out.push_str("\\{"),
             ('}', None) if !closes_repetition(&out) => out.push_str("\\}"),
-            ('*' | '+' | '?', None) if out.ends_with("**") || (out.ends_with('+') && character == '*') => {
-                return Err(format!(
-                    "error parsing regexp: invalid nested repetition operator: `{character}`"
-                ));
-            }
             _ => out.push(character),
         }
         rest = after;
     }
     Ok(out)
+}
+
+/// The length of the repetition operator at the start of the text, with the `?` that makes it lazy.
+fn repetition(text: &str) -> Option<usize> {
+    let length = match text.as_bytes().first()? {
+        b'*' | b'+' | b'?' => 1,
+        b'{' if is_repetition(&text[1..]) => text.find('}')? + 1,
+        _ => return None,
+    };
+    Some(length + usize::from(text[length..].starts_with('?')))
+}
+
+/// The largest count of a repetition.
+const COUNT_MAX: u32 = 1000;
+
+fn check_count(operator: &str) -> Result<(), String> {
+    let Some(body) = operator.strip_prefix('{').and_then(|rest| rest.split('}').next()) else {
+        return Ok(());
+    };
+    let (low, high) = body.split_once(',').unwrap_or((body, body));
+    let number = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
+    let high = if high.is_empty() { number(low) } else { number(high) };
+    if number(low) > COUNT_MAX || high > COUNT_MAX || high < number(low) {
+        return Err(format!("error parsing regexp: invalid repeat count: `{{{body}}}`"));
+    }
+    Ok(())
 }
 
 /// Whether what follows `{` makes it a repetition and not the character itself.

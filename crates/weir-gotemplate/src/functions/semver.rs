@@ -119,6 +119,21 @@ impl Object for SemVer {
         Kind::Ptr
     }
 
+    fn field(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("major", Value::Uint64(self.0.major)),
+            ("minor", Value::Uint64(self.0.minor)),
+            ("patch", Value::Uint64(self.0.patch)),
+            ("pre", Value::string(self.0.pre.as_str())),
+            ("metadata", Value::string(self.0.build.as_str())),
+            ("original", Value::string(self.0.original())),
+        ]
+    }
+
     fn methods(&self) -> &'static [Method] {
         METHODS
     }
