@@ -341,6 +341,10 @@ impl State<'_> {
             Value::Nil if operand.interface => self.write(b"<nil>"),
             Value::Nil => self.write(b"<no value>"),
             Value::String(text) => self.write(text),
+            Value::Object(object) if object.action_text().is_some() => {
+                let text = object.action_text().unwrap_or_default();
+                self.write(text.as_bytes())
+            }
             Value::Object(object) if object.kind() == crate::value::Kind::Ptr => {
                 // Pointers without a text of their own are printed as what they point to.
                 let mut bytes = format::display(&operand.value);

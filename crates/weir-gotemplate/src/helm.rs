@@ -201,6 +201,11 @@ pub fn render_error(file: &str, error: &Error) -> String {
     out.trim().to_owned()
 }
 
+/// Standard base64 with padding.
+pub fn base64(bytes: &[u8]) -> String {
+    base64::encode(bytes)
+}
+
 /// A quoted Go string, for messages.
 pub fn quoted(text: &str) -> String {
     strconv::quoted(text)

@@ -36,6 +36,12 @@ pub trait Object: 'static {
         None
     }
 
+    /// The text an action prints where that differs from `%v`: Go finds `String` methods of pointers
+    /// only where it can take an address.
+    fn action_text(&self) -> Option<String> {
+        None
+    }
+
     /// The integer of a named integer type.
     fn integer(&self) -> Option<i64> {
         None
