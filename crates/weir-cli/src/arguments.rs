@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use weir_api::GoDuration;
 
-use crate::commands::{check, events, export, get, reconcile, resume, stats, suspend, tree, version};
+use crate::commands::{
+    check, debug, delete, events, export, get, logs, reconcile, resume, stats, suspend, trace, tree, version,
+};
 
 /// Looks at, triggers and suspends what the controllers do.
 #[derive(Debug, Parser)]
@@ -28,6 +30,14 @@ pub(crate) enum Command {
     Suspend(suspend::Arguments),
     /// Go on with the reconciliation of suspended objects
     Resume(resume::Arguments),
+    /// Delete objects
+    Delete(delete::Arguments),
+    /// Print which objects of Flux an object comes from
+    Trace(trace::Arguments),
+    /// Print what a controller sees and remembers of an object
+    Debug(debug::Arguments),
+    /// Print what the controllers log
+    Logs(logs::Arguments),
     /// Print the objects that an object manages
     Tree(tree::Arguments),
     /// Print the events of objects

@@ -4,7 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 use kube::{Client, Config};
@@ -200,6 +201,63 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Deletes an object in the background: its controller finishes the work.
+    pub(crate) async fn delete(&self, kind: Kind, name: &str) -> Result<(), Error> {
+        let api = self.api(&kind.resource(), Some(&self.namespace));
+        match api.delete(name, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            Err(source) => Err(Error::Api { action: format!("delete {} '{name}'", kind.name()), source }),
+        }
+    }
+
+    /// Finds a resource by plural, singular, short name or kind, and says whether its objects have a namespace.
+    ///
+    /// Groups are searched in the order of the API server, the core group first. `resource.group` narrows the search.
+    pub(crate) async fn resource(&self, text: &str) -> Result<(ApiResource, bool), Error> {
+        let failed =
+            |source| Error::Api { action: "read the resources of the API server".to_owned(), source };
+        let core = self.client.list_core_api_resources("v1").await.map_err(failed)?;
+        if let Some(found) = find_resource(&core, text) {
+            return Ok(found);
+        }
+        for group in self.client.list_api_groups().await.map_err(failed)?.groups {
+            let preferred = group.preferred_version.or_else(|| group.versions.into_iter().next());
+            let Some(version) = preferred else { continue };
+            // A group whose server is down must not hide the others.
+            let Ok(resources) = self.client.list_api_group_resources(&version.group_version).await else {
+                continue;
+            };
+            if let Some(found) = find_resource(&resources, text) {
+                return Ok(found);
+            }
+        }
+        Err(Error::ResourceUnknown(text.to_owned()))
+    }
+}
+
+fn find_resource(list: &APIResourceList, text: &str) -> Option<(ApiResource, bool)> {
+    let (group, version) = list.group_version.split_once('/').unwrap_or(("", &list.group_version));
+    let text = text.to_lowercase();
+    let (name, wanted_group) = text.split_once('.').unwrap_or((&text, group));
+    let resource = list.resources.iter().find(|resource| {
+        wanted_group == group
+            && !resource.name.contains('/')
+            && (resource.name == name
+                || resource.singular_name == name
+                || resource.kind.to_lowercase() == name
+                || resource.short_names.iter().flatten().any(|short| short == name))
+    })?;
+    let found = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: list.group_version.clone(),
+        kind: resource.kind.clone(),
+        plural: resource.name.clone(),
+    };
+    Some((found, resource.namespaced))
+}
+
 /// Which objects a list shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Filter<'a> {
@@ -327,6 +385,28 @@ mod tests {
         }
         for invalid in ["", "-a", "a-", "A", "a.b", "a_b", &"a".repeat(64)] {
             assert!(!is_dns_label(invalid), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn resources_by_any_of_their_names() {
+        let list: APIResourceList = serde_json::from_value(serde_json::json!({
+            "groupVersion": "apps/v1",
+            "resources": [
+                {"name": "deployments/status", "kind": "Deployment", "namespaced": true, "singularName": "", "verbs": []},
+                {"name": "deployments", "kind": "Deployment", "namespaced": true, "singularName": "deployment", "shortNames": ["deploy"], "verbs": []},
+            ],
+        }))
+        .unwrap();
+        for text in ["deployments", "deployment", "Deployment", "deploy", "deployments.apps"] {
+            let (resource, namespaced) = find_resource(&list, text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(
+                (resource.plural.as_str(), resource.api_version.as_str(), namespaced),
+                ("deployments", "apps/v1", true)
+            );
+        }
+        for text in ["pods", "deployments.other", "deployments/status"] {
+            assert!(find_resource(&list, text).is_none(), "{text}");
         }
     }
 

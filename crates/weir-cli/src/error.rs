@@ -56,6 +56,20 @@ pub(crate) enum Error {
     ReconcileFailed { kind: &'static str, message: String },
     #[error("context deadline exceeded: waited {after} for {subject}: {last}")]
     DeadlineExceeded { subject: String, after: GoDuration, last: String },
+    #[error("aborting")]
+    Aborted,
+    #[error("no controllers found in {namespace} namespace")]
+    NoControllers { namespace: String },
+    #[error("the server doesn't have a resource type {0:?}")]
+    ResourceUnknown(String),
+    #[error(
+        "either `<resource>/<name>`, `<resource> <name>`, or --kind and --api-version with a name must be given"
+    )]
+    TraceArguments,
+    #[error("{subject} not found in {scope} namespace")]
+    ObjectNotFound { subject: String, scope: String },
+    #[error("object not managed by Flux")]
+    Unmanaged,
     #[error("check failed")]
     CheckFailed,
     #[error("invalid object reference '{0}', must be <Kind> or <Kind>/<name>")]

@@ -12,7 +12,7 @@ use weir_api::GoDuration;
 use crate::connection::Connection;
 use crate::view;
 
-/// Answers GET, LIST and merge PATCH; after each write a controller may change the object.
+/// Answers GET, LIST, DELETE and merge PATCH; after each write a controller may change the object.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     state: Arc<Mutex<State>>,
@@ -80,6 +80,11 @@ impl Cluster {
             state.writes.push(format!("PATCH {plural}/{name}"));
             merge(&mut state.objects[index], body);
             (self.controller)(&mut state.objects[index]);
+        }
+        if method == Method::DELETE {
+            state.writes.push(format!("DELETE {plural}/{name}"));
+            let object = state.objects.remove(index);
+            return respond(StatusCode::OK, &object);
         }
         respond(StatusCode::OK, &state.objects[index])
     }

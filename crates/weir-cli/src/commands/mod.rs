@@ -1,14 +1,18 @@
 //! The sub-commands, one file each.
 
 pub(crate) mod check;
+pub(crate) mod debug;
+pub(crate) mod delete;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
+pub(crate) mod logs;
 pub(crate) mod reconcile;
 pub(crate) mod resume;
 pub(crate) mod stats;
 pub(crate) mod suspend;
 mod target;
+pub(crate) mod trace;
 pub(crate) mod tree;
 pub(crate) mod version;
 
@@ -28,6 +32,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Reconcile(arguments) => reconcile::run(&Connection::new(global).await?, arguments).await,
         Command::Suspend(arguments) => suspend::run(&Connection::new(global).await?, arguments).await,
         Command::Resume(arguments) => resume::run(&Connection::new(global).await?, arguments).await,
+        Command::Delete(arguments) => delete::run(&Connection::new(global).await?, arguments).await,
+        Command::Trace(arguments) => trace::run(&Connection::new(global).await?, &arguments).await,
+        Command::Debug(arguments) => debug::run(&Connection::new(global).await?, &arguments).await,
+        Command::Logs(arguments) => logs::run(&Connection::new(global).await?, &arguments).await,
         Command::Tree(arguments) => tree::run(&Connection::new(global).await?, &arguments).await,
         Command::Events(arguments) => events::run(&Connection::new(global).await?, &arguments).await,
         Command::Stats(arguments) => stats::run(&Connection::new(global).await?, &arguments).await,
