@@ -212,8 +212,9 @@ pub async fn dry_run(
     stage: &Stage,
     applied: &Applied,
 ) -> Result<Vec<Planned>, ApplyError> {
-    stream::iter(&stage.objects)
-        .map(|desired| plan(cluster, options, desired, applied))
+    // By position: a closure over references would not be general enough for callers on other threads.
+    stream::iter(0..stage.objects.len())
+        .map(|position| plan(cluster, options, &stage.objects[position], applied))
         .buffered(options.concurrency.max(1))
         .try_collect()
         .await

@@ -11,6 +11,7 @@ use http::header::HeaderValue;
 use http::{Request, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
+use kube::core::ApiResource;
 use kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, WatchParams};
 use kube::core::request::Request as Resource;
 use parking_lot::RwLock;
@@ -89,6 +90,22 @@ impl KubernetesCluster {
     /// The client requests are sent with.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// How a kind is addressed by kube's own watchers.
+    ///
+    /// # Errors
+    /// When the API server does not serve the kind or cannot be asked.
+    pub async fn api_resource(&self, kind: &ObjectRef) -> Result<ApiResource, ClusterError> {
+        let mapping = self.mapping_of_any_version(kind).await?;
+        let version = ObjectRef { version: mapping.version.clone(), ..kind.clone() };
+        Ok(ApiResource {
+            group: kind.group.clone(),
+            version: mapping.version,
+            api_version: version.api_version(),
+            kind: kind.kind.clone(),
+            plural: mapping.plural,
+        })
     }
 
     async fn mapping(&self, object: &ObjectRef) -> Result<Mapping, ClusterError> {

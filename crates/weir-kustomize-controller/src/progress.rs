@@ -1,0 +1,162 @@
+//! How a run tells what it is doing while it does it.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use weir_api::kustomize::Kustomization;
+use weir_api::names::reason;
+use weir_runtime::{Notice, Run, Severity, Trigger};
+
+use crate::error::{Cause, Facts};
+use crate::status;
+
+/// How long a step goes on before it is shown, and how often what is shown changes.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+
+/// The part of a [`Run`] that the steps need.
+pub trait Progress: Send + Sync {
+    /// Changes the status of the working copy.
+    fn update(&self, change: &mut (dyn FnMut(&mut Kustomization) + Send));
+    /// Writes the status.
+    fn publish(&self) -> impl Future<Output = Result<(), Cause>> + Send;
+    /// Tells people.
+    fn notice(&self, notice: Notice);
+    /// The time.
+    fn now(&self) -> Timestamp;
+    /// Waits for a newer request for the same object.
+    fn superseded(&self) -> impl Future<Output = Trigger> + Send;
+    /// Waits for something outside without keeping others from working.
+    fn without_worker<T: Send>(
+        &self,
+        future: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = T> + Send;
+}
+
+impl Progress for Run<Kustomization> {
+    fn update(&self, change: &mut (dyn FnMut(&mut Kustomization) + Send)) {
+        Run::update(self, |object| change(object));
+    }
+
+    async fn publish(&self) -> Result<(), Cause> {
+        Ok(Run::publish(self).await?)
+    }
+
+    fn notice(&self, notice: Notice) {
+        Run::notice(self, &notice);
+    }
+
+    fn now(&self) -> Timestamp {
+        Run::now(self)
+    }
+
+    async fn superseded(&self) -> Trigger {
+        Run::superseded(self).await
+    }
+
+    async fn without_worker<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
+        Run::without_worker(self, future).await
+    }
+}
+
+/// Where a run is. Quiet while it finds nothing to do.
+pub struct Steps<'a, P> {
+    progress: &'a P,
+    shown: AtomicBool,
+    step: Mutex<String>,
+    facts: Facts,
+    timeout: String,
+}
+
+impl<'a, P: Progress> Steps<'a, P> {
+    /// Steps that are shown from the start, or from [`show`](Self::show) on.
+    pub fn new(progress: &'a P, facts: Facts, timeout: Duration, shown: bool) -> Self {
+        Self {
+            progress,
+            shown: AtomicBool::new(shown),
+            step: Mutex::new(String::new()),
+            facts,
+            timeout: crate::decide::go(timeout),
+        }
+    }
+
+    /// The run itself.
+    pub fn progress(&self) -> &'a P {
+        self.progress
+    }
+
+    /// Whether steps are shown.
+    pub fn are_shown(&self) -> bool {
+        self.shown.load(Ordering::Relaxed)
+    }
+
+    /// The next step: `Fetching manifests`, `Building manifests`, …
+    pub fn next(&self, step: &str) {
+        *self.step.lock() =
+            format!("{step} for revision {} with a timeout of {}", self.facts.revision, self.timeout);
+        if self.are_shown() {
+            self.mark();
+        }
+    }
+
+    /// Shows the step, from now on.
+    pub fn show(&self) {
+        if !self.shown.swap(true, Ordering::Relaxed) {
+            self.mark();
+        }
+    }
+
+    /// Puts the step into the conditions of the working copy.
+    pub fn mark(&self) {
+        let step = self.step.lock().clone();
+        let now = self.progress.now();
+        self.progress.update(&mut |object| status::mark_progress(object, &step, now));
+    }
+
+    /// An event about what was just done.
+    pub fn tell(&self, message: impl Into<String>) {
+        self.progress.notice(status::notice(Severity::Info, reason::PROGRESSING, message, &self.facts));
+    }
+
+    /// The same without a log line, for what is logged in another form.
+    pub fn tell_quietly(&self, message: impl Into<String>) {
+        let notice = status::notice(Severity::Info, reason::PROGRESSING, message, &self.facts);
+        self.progress.notice(notice.without_log());
+    }
+
+    /// Runs `work`, writing the status about once a second while it goes on, if steps are shown.
+    ///
+    /// A write that was started is finished before this returns, so that the next one knows what
+    /// is there. One that fails is left to the end of the run.
+    pub async fn shown_while<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = tokio::time::sleep(SHOW_AFTER) => {}
+            }
+            if !self.are_shown() {
+                continue;
+            }
+            let mut publish = std::pin::pin!(self.progress.publish());
+            let mut result = None;
+            loop {
+                tokio::select! {
+                    published = &mut publish => {
+                        if let Err(error) = published {
+                            tracing::debug!(error = %error, "unable to show progress");
+                        }
+                        break;
+                    }
+                    ended = &mut work, if result.is_none() => result = Some(ended),
+                }
+            }
+            if let Some(result) = result {
+                return result;
+            }
+        }
+    }
+}

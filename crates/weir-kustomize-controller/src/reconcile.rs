@@ -1,0 +1,533 @@
+//! Makes the cluster agree with a Kustomization.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::time::Instant;
+use weir_api::kustomize::Kustomization;
+use weir_api::names::{condition as types, reason};
+use weir_api::{Artifact, FluxObject, condition};
+use weir_apply::apply::{Applied, Options, Planned, apply, dry_run, wait_for_stage};
+use weir_apply::change::Action;
+use weir_apply::cluster::Cluster;
+use weir_apply::health::{CustomChecks, Target, Wait, WaitError, wait};
+use weir_apply::ignore::Rules;
+use weir_apply::inventory::Inventory;
+use weir_apply::managers::CleanUp;
+use weir_apply::object::ObjectRef;
+use weir_apply::order::{Stage, stages};
+use weir_apply::prune::prune;
+use weir_artifact::fetch::{FetchError, Fetcher};
+use weir_base::clock::Clock;
+use weir_base::tree::MemoryTree;
+use weir_kustomize::Substitution;
+use weir_runtime::{Conclusion, Ended, Pass, Reconciler, Run, Trigger};
+
+use crate::build;
+use crate::clusters::Clusters;
+use crate::decide::{self, GROUP, go};
+use crate::drift::DriftWatch;
+use crate::error::{Cause, Error, Facts};
+use crate::finalize;
+use crate::observe::{self, Stores};
+use crate::progress::{Progress, Steps};
+use crate::settings::Settings;
+use crate::status::{self, Done};
+
+/// The field manager of applied objects.
+pub(crate) const MANAGER: &str = "kustomize-controller";
+/// How often objects are read that cannot be watched.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a wait for health goes on before it is shown.
+const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// Gives the files of artifacts.
+#[async_trait]
+pub trait Artifacts: Send + Sync {
+    /// The files at a URL, proven to have a digest.
+    async fn fetch(&self, url: &str, digest: &str) -> Result<Arc<MemoryTree>, FetchError>;
+}
+
+#[async_trait]
+impl Artifacts for Fetcher {
+    async fn fetch(&self, url: &str, digest: &str) -> Result<Arc<MemoryTree>, FetchError> {
+        Fetcher::fetch(self, url, digest).await
+    }
+}
+
+/// Reconciles Kustomizations.
+pub struct KustomizationReconciler {
+    /// The watched objects.
+    pub stores: Stores,
+    /// Where objects are applied.
+    pub clusters: Arc<dyn Clusters>,
+    /// Where artifacts come from.
+    pub artifacts: Arc<dyn Artifacts>,
+    /// What the flags say.
+    pub settings: Settings,
+    /// Who is told what was applied, to notice when it changes.
+    pub drift: Option<Arc<DriftWatch>>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Reconciler for KustomizationReconciler {
+    type Object = Kustomization;
+    type Done = Done;
+    type Error = Error;
+
+    const OWNED_CONDITIONS: &'static [&'static str] =
+        &[types::READY, types::HEALTHY, types::RECONCILING, types::STALLED];
+
+    async fn reconcile(&self, run: &Run<Kustomization>, object: &Kustomization) -> Result<Done, Error> {
+        self.run(run, object).await
+    }
+
+    async fn finalize(&self, run: &Run<Kustomization>, object: &Kustomization) -> Result<(), Error> {
+        let result = finalize::finalize(self, run, object).await;
+        if let Some(drift) = &self.drift {
+            drift.forget(object);
+        }
+        result.map_err(|cause| self.error(object, cause, Facts::default()))
+    }
+
+    fn conclude(&self, object: &mut Kustomization, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {
+        status::conclude(object, &pass, ended, self.settings.requeue_dependency)
+    }
+}
+
+/// What was decided before anything was fetched.
+struct Job {
+    artifact: Artifact,
+    checks: CustomChecks,
+    inventory: Inventory,
+    timeout: Duration,
+}
+
+impl KustomizationReconciler {
+    /// One run.
+    pub async fn run<P: Progress>(&self, progress: &P, object: &Kustomization) -> Result<Done, Error> {
+        let mut facts = Facts::default();
+        // Boxed: the state of a whole run is large for the stack of a worker.
+        let result = Box::pin(self.prepare_and_apply(progress, object, &mut facts)).await;
+        result.map_err(|cause| self.error(object, cause, facts))
+    }
+
+    fn error(&self, object: &Kustomization, cause: Cause, facts: Facts) -> Error {
+        let retry_interval = decide::retry_interval(&object.spec);
+        Error::new(cause, facts, retry_interval, self.settings.requeue_dependency)
+    }
+
+    async fn prepare_and_apply<P: Progress>(
+        &self,
+        progress: &P,
+        object: &Kustomization,
+        facts: &mut Facts,
+    ) -> Result<Done, Cause> {
+        let Some(job) = self.prepare(object, facts).await? else {
+            return Err(Cause::NoArtifact(self.settings.requeue_dependency));
+        };
+        let shown = decide::shows_progress(object, &job.artifact);
+        let steps = Steps::new(progress, facts.clone(), job.timeout, shown);
+        steps.next("Fetching manifests");
+        let result = steps.shown_while(Box::pin(self.apply_job(&steps, object, &job, facts))).await;
+        match result {
+            Ok(changed) => {
+                let nothing_new = !steps.are_shown() && !changed;
+                Ok(Done { facts: facts.clone(), nothing_new })
+            }
+            Err(cause) => {
+                steps.mark();
+                Err(cause)
+            }
+        }
+    }
+
+    /// Reads and decides everything that needs no artifact; `None` if the source has none.
+    async fn prepare(&self, object: &Kustomization, facts: &mut Facts) -> Result<Option<Job>, Cause> {
+        let impersonates = object.spec.kube_config.is_some()
+            || !decide::service_account(&object.spec, &self.settings).is_empty();
+        let checks = decide::health_checks(&object.spec, impersonates)?;
+        let asks_for_identity = object
+            .spec
+            .decryption
+            .as_ref()
+            .is_some_and(|decryption| decryption.service_account_name.is_some());
+        if asks_for_identity && !self.settings.gates.on("ObjectLevelWorkloadIdentity") {
+            return Err(Cause::GateDisabled);
+        }
+        let source = decide::source_name(object);
+        decide::check_access(object, &source, &self.settings)?;
+        let live = self.settings.gates.on("DirectSourceFetch");
+        let Some(artifact) = observe::artifact(&self.stores, self.clusters.local(), &source, live).await?
+        else {
+            return Ok(None);
+        };
+        *facts = decide::facts(&artifact);
+        if !object.spec.depends_on.is_empty() {
+            let dependencies = observe::dependencies(&self.stores, self.clusters.local(), object).await;
+            decide::check_dependencies(object, &dependencies, &artifact.revision, &self.settings.gates)?;
+            tracing::debug!("All dependencies are ready, proceeding with reconciliation");
+        }
+        Ok(Some(Job {
+            artifact,
+            checks,
+            inventory: decide::inventory(object),
+            timeout: decide::timeout(&object.spec),
+        }))
+    }
+
+    /// From the artifact to healthy objects; whether anything was written.
+    async fn apply_job<P: Progress>(
+        &self,
+        steps: &Steps<'_, P>,
+        object: &Kustomization,
+        job: &Job,
+        facts: &mut Facts,
+    ) -> Result<bool, Cause> {
+        let files = self.fetch(&job.artifact).await?;
+        let directory = build::directory(&*files, object, &job.artifact.revision)?;
+        let revision = job.artifact.revision.clone();
+        steps.progress().update(&mut |object| {
+            object.status_mut().last_attempted_revision = Some(revision.clone());
+        });
+        steps.next("Building manifests");
+        let cluster = self.clusters.target(object).await?;
+        let (digest, objects) = self.build(object, files, directory).await?;
+        facts.digest = Some(digest);
+        let objects = objects?;
+
+        steps.next("Detecting drift");
+        let watched = self.drift.as_ref().filter(|_| object.spec.kube_config.is_none());
+        let mut drift = watched.map(|drift| drift.begin(object));
+        let mut run = Application {
+            cluster: &*cluster,
+            options: self.apply_options(object)?,
+            object,
+            inventory: job.inventory.clone(),
+            applied: Applied::default(),
+            clock: &*self.clock,
+        };
+        let outcome = Box::pin(run.apply_stages(steps, objects)).await;
+        if let Some(drift) = &mut drift {
+            drift.record(&run.applied, outcome.is_ok());
+        }
+        if let Err(source) = outcome {
+            return Err(match source {
+                Cause::Apply { source, .. } => {
+                    Cause::Apply { source, changes: run.applied.changes.changed_lines() }
+                }
+                other => other,
+            });
+        }
+        let mut applied = run.applied;
+        let mut changed = applied.changes.has_changes();
+        if changed {
+            let lines = applied.changes.changed_lines();
+            tracing::info!(revision, output = lines, "server-side apply completed");
+            steps.tell_quietly(lines);
+        } else if !applied.changes.entries.is_empty() {
+            tracing::debug!(revision, output = applied.changes.all_lines(), "server-side apply completed");
+        }
+        changed |= self.prune(steps, object, job, &*cluster, &applied).await?;
+        drop(drift);
+        Box::pin(self.check_health(steps, object, job, &*cluster, &mut applied)).await?;
+        Ok(changed)
+    }
+
+    async fn fetch(&self, artifact: &Artifact) -> Result<Arc<MemoryTree>, Cause> {
+        self.artifacts.fetch(&artifact.url, &artifact.digest).await.map_err(|error| {
+            if error.is_not_found() {
+                Cause::ArtifactGone(self.settings.requeue_dependency)
+            } else {
+                Cause::Fetch(Box::new(error))
+            }
+        })
+    }
+
+    /// The objects to apply, and the digest of what was built. Builds on a thread of its own: a
+    /// large build must not hold up other work.
+    async fn build(
+        &self,
+        object: &Kustomization,
+        files: Arc<MemoryTree>,
+        directory: String,
+    ) -> Result<(String, Result<Vec<Value>, Cause>), Cause> {
+        let spec = Arc::new(object.clone());
+        let built = {
+            let spec = Arc::clone(&spec);
+            off_thread(move || build::objects(&files, &directory, &spec).map_err(Cause::Build)).await?
+        };
+        let variables = match build::first_substituted(&spec.spec, &built) {
+            None => None,
+            Some(first) => {
+                let read = observe::variables(self.clusters.local(), object, first).await;
+                Some(read.map_err(Cause::Build)?)
+            }
+        };
+        let substitution = Substitution {
+            strict: self.settings.gates.on("StrictPostBuildSubstitutions"),
+            always: decide::always_substitutes(&object.spec),
+        };
+        off_thread(move || {
+            let mut built = built;
+            if let Some(variables) = variables {
+                build::substitute(&mut built, &variables, substitution).map_err(Cause::Build)?;
+            }
+            Ok((build::digest(&built), build::finish(&spec, built)))
+        })
+        .await
+    }
+
+    fn apply_options(&self, object: &Kustomization) -> Result<Options, Cause> {
+        Ok(Options {
+            owner_group: GROUP.to_owned(),
+            manager: MANAGER.to_owned(),
+            force: object.spec.force,
+            concurrency: self.settings.concurrent_ssa,
+            custom_stage_kinds: self.settings.custom_stage_kinds.clone(),
+            clean_up: CleanUp::kustomize(MANAGER, GROUP, &self.settings.override_managers),
+            migrate_api_version: self.settings.gates.on("MigrateAPIVersion"),
+            ignore: Rules::compile(&decide::ignore_rules(&object.spec))?,
+        })
+    }
+
+    /// Deletes what is no longer wanted; whether anything was deleted.
+    async fn prune<P: Progress>(
+        &self,
+        steps: &Steps<'_, P>,
+        object: &Kustomization,
+        job: &Job,
+        cluster: &dyn Cluster,
+        applied: &Applied,
+    ) -> Result<bool, Cause> {
+        let inventory = Inventory::of_changes(&applied.changes);
+        let stale = job.inventory.stale(&inventory);
+        if !object.spec.prune || stale.is_empty() {
+            steps.progress().update(&mut |object| status::set_inventory(object, &inventory));
+            return Ok(false);
+        }
+        steps.show();
+        // Until they are gone, stale objects stay listed.
+        let with = |stale: &[ObjectRef]| {
+            let mut inventory = inventory.clone();
+            for object in stale {
+                inventory.add(object);
+            }
+            inventory
+        };
+        let listed = with(&stale);
+        steps.progress().update(&mut |object| status::set_inventory(object, &listed));
+        let pruned = prune(cluster, &decide::owner(object), stale).await;
+        let left = with(&pruned.remaining);
+        steps.progress().update(&mut |object| status::set_inventory(object, &left));
+        pruned.result()?;
+        let lines = pruned.changes.all_lines();
+        tracing::info!("garbage collection completed: {lines}");
+        steps.tell_quietly(lines);
+        Ok(pruned.changes.entries.iter().any(|entry| entry.action == Action::Deleted))
+    }
+
+    async fn check_health<P: Progress>(
+        &self,
+        steps: &Steps<'_, P>,
+        object: &Kustomization,
+        job: &Job,
+        cluster: &dyn Cluster,
+        applied: &mut Applied,
+    ) -> Result<(), Cause> {
+        let progress = steps.progress();
+        let started = Instant::now();
+        let targets = match health_targets(object, cluster, applied).await {
+            Ok(targets) => targets,
+            Err(message) => return Err(Self::unhealthy(steps, started, message)),
+        };
+        if targets.is_empty() {
+            progress.update(&mut |object| {
+                condition::delete(object.conditions_mut(), types::HEALTHY);
+            });
+            return Ok(());
+        }
+        let was_healthy = condition::is_true(object.conditions(), types::HEALTHY);
+        let step = "Running health checks";
+        steps.next(step);
+        if steps.are_shown() {
+            mark_checking(steps, job);
+        }
+        let selector = decide::owner(object).selector();
+        let options = Wait {
+            checks: &job.checks,
+            selector: object.spec.wait.then_some(selector.as_str()),
+            timeout: job.timeout,
+            fail_fast: !self.settings.gates.on("DisableFailFastBehavior"),
+            poll_interval: POLL_INTERVAL,
+            clock: &*self.clock,
+        };
+        let waiting = async {
+            let mut wait = std::pin::pin!(wait(cluster, targets, &options));
+            tokio::select! {
+                biased;
+                result = &mut wait => return result,
+                () = tokio::time::sleep(WAIT_SHOWN_AFTER) => {}
+            }
+            steps.show();
+            mark_checking(steps, job);
+            wait.await
+        };
+        let result: Result<Result<(), WaitError>, Trigger> = progress
+            .without_worker(async {
+                if !self.settings.gates.on("CancelHealthCheckOnNewRevision") {
+                    return Ok(waiting.await);
+                }
+                tokio::select! {
+                    result = waiting => Ok(result),
+                    trigger = progress.superseded() => Err(trigger),
+                }
+            })
+            .await;
+        match result {
+            Err(trigger) => Err(Cause::HealthCheckCanceled(trigger)),
+            Ok(Err(error)) => Err(Self::unhealthy(steps, started, error.to_string())),
+            Ok(Ok(())) => {
+                let message = format!("Health check passed in {}", go(started.elapsed()));
+                if steps.are_shown() || !was_healthy {
+                    set_healthy(steps, true, reason::SUCCEEDED, &message);
+                }
+                let applied_before = object.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
+                let new_revision = applied_before != Some(job.artifact.revision.as_str());
+                if !was_healthy || (new_revision && applied.changes.has_changes()) {
+                    steps.tell(message);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn unhealthy<P: Progress>(steps: &Steps<'_, P>, started: Instant, message: String) -> Cause {
+        set_healthy(steps, false, reason::HEALTH_CHECK_FAILED, &message);
+        Cause::Unhealthy { message, elapsed: started.elapsed() }
+    }
+}
+
+/// Runs pure work where it does not keep others from working.
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Cause> + Send + 'static,
+) -> Result<T, Cause> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => {
+            let message = format!("recovered from kustomize build panic: {error}");
+            Err(Cause::Build(build::BuildError::Kustomize(message)))
+        }
+    }
+}
+
+/// What is waited for: everything that was applied, or what the spec lists.
+async fn health_targets(
+    object: &Kustomization,
+    cluster: &dyn Cluster,
+    applied: &mut Applied,
+) -> Result<Vec<Target>, String> {
+    let mut targets = if object.spec.wait {
+        applied.take_targets()
+    } else {
+        let mut targets = Vec::new();
+        for check in decide::listed_checks(&object.spec) {
+            if check.namespace.is_empty() && cluster.is_namespaced(&check).await.unwrap_or(false) {
+                return Err(format!(
+                    "resource {} {} is namespace scoped, but namespace is not set",
+                    check.group_kind(),
+                    check.name
+                ));
+            }
+            targets.push(Target::new(check));
+        }
+        targets
+    };
+    targets.retain(|target| !decide::is_self(object, &target.object));
+    Ok(targets)
+}
+
+fn mark_checking<P: Progress>(steps: &Steps<'_, P>, job: &Job) {
+    let message = format!(
+        "Running health checks for revision {} with a timeout of {}",
+        job.artifact.revision,
+        go(job.timeout)
+    );
+    let now = steps.progress().now();
+    steps.progress().update(&mut |object| {
+        let stamp = status::stamp(object, now);
+        let conditions = object.conditions_mut();
+        condition::mark_unknown(conditions, types::HEALTHY, reason::PROGRESSING, &message, stamp);
+    });
+}
+
+fn set_healthy<P: Progress>(steps: &Steps<'_, P>, healthy: bool, reason: &str, message: &str) {
+    let now = steps.progress().now();
+    steps.progress().update(&mut |object| {
+        let stamp = status::stamp(object, now);
+        let conditions = object.conditions_mut();
+        if healthy {
+            condition::mark_true(conditions, types::HEALTHY, reason, message, stamp);
+        } else {
+            condition::mark_false(conditions, types::HEALTHY, reason, message, stamp);
+        }
+    });
+}
+
+/// The application of one plan, and what is known about it so far.
+struct Application<'a> {
+    cluster: &'a dyn Cluster,
+    options: Options,
+    object: &'a Kustomization,
+    /// What was known before, and everything this run has set out to write.
+    inventory: Inventory,
+    applied: Applied,
+    clock: &'a dyn Clock,
+}
+
+impl Application<'_> {
+    async fn apply_stages<P: Progress>(
+        &mut self,
+        steps: &Steps<'_, P>,
+        objects: Vec<Value>,
+    ) -> Result<(), Cause> {
+        for stage in stages(objects, &self.options.custom_stage_kinds) {
+            self.apply_stage(steps, &stage).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply_stage<P: Progress>(&mut self, steps: &Steps<'_, P>, stage: &Stage) -> Result<(), Cause> {
+        let failed = |source| Cause::Apply { source: Box::new(source), changes: String::new() };
+        let planned = dry_run(self.cluster, &self.options, stage, &self.applied).await.map_err(failed)?;
+        if planned.iter().any(Planned::writes) {
+            steps.show();
+        }
+        self.list(steps, &planned).await?;
+        apply(self.cluster, &self.options, stage, planned, &mut self.applied).await.map_err(failed)?;
+        wait_for_stage(self.cluster, stage, &self.applied, self.clock).await.map_err(failed)
+    }
+
+    /// Puts what is about to be written on record first, so that it is not forgotten whatever
+    /// happens next.
+    async fn list<P: Progress>(&mut self, steps: &Steps<'_, P>, planned: &[Planned]) -> Result<(), Cause> {
+        let mut grows = false;
+        for planned in planned.iter().filter(|planned| planned.entry.action != Action::Skipped) {
+            grows |= planned.writes() && !self.inventory.contains(&planned.entry.object);
+            self.inventory.add(&planned.entry.object);
+        }
+        let inventory = &self.inventory;
+        steps.progress().update(&mut |object| status::set_inventory(object, inventory));
+        if grows {
+            tracing::debug!(name = self.object.metadata.name, "listing objects before they are created");
+            steps.progress().publish().await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Whole runs against a cluster in memory: what is applied, what is recorded, and in which order.
+
+use serde_json::json;
+use weir_apply::cluster::ClusterError;
+use weir_apply::memory::Verb;
+
+use super::*;
+use crate::world::{World, config, reference};
+
+#[tokio::test(start_paused = true)]
+async fn from_nothing_to_ready_and_then_silence() {
+    let mut world = World::new(json!({"wait": true}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1")), ("b.yaml", &config("b", "1"))]);
+    let done = world.run().await.unwrap();
+    assert!(!done.nothing_new);
+    assert_eq!(world.ready(), "True ReconciliationSucceeded: Applied revision: r1");
+    assert_eq!(world.inventory(), ["ConfigMap/n/a", "ConfigMap/n/b"]);
+    assert!(condition::is_true(world.object.conditions(), types::HEALTHY));
+    assert_eq!(world.notices[0], "ConfigMap/n/a created\nConfigMap/n/b created");
+    assert_eq!(world.notices.len(), 3, "{:?}", world.notices);
+    assert_eq!(world.object_writes(), ["Apply ConfigMap/n/a", "Apply ConfigMap/n/b"]);
+    assert_eq!(world.writes.len(), 2, "the list of what is to be created, then the outcome");
+
+    let before = world.object.clone();
+    let done = world.run().await.unwrap();
+    assert!(done.nothing_new);
+    assert_eq!(world.object, before);
+    assert_eq!((world.writes.len(), world.notices.len()), (0, 0));
+    let requests = world.cluster.take_requests();
+    assert_eq!(requests.len(), 4, "one read and one dry-run per object: {requests:?}");
+    assert!(requests.iter().all(|(verb, _)| matches!(verb, Verb::Get | Verb::DryRun)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_on_record_before_they_are_created() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1")), ("b.yaml", &config("b", "1"))]);
+    let refused = ClusterError::Api { code: 500, reason: "InternalError".into(), message: "boom".into() };
+    world.cluster.fail(Verb::Apply, "ConfigMap/n/b", refused, 1);
+    let error = world.run().await.unwrap_err();
+    assert_eq!(error, "ConfigMap/n/b apply failed: boom\nConfigMap/n/a created");
+    assert_eq!(decide::inventory(&world.writes[0]).objects.len(), 2, "listed in the first write");
+    assert_eq!(world.inventory(), ["ConfigMap/n/a", "ConfigMap/n/b"]);
+    assert_eq!(world.object.status.as_ref().unwrap().last_applied_revision, None);
+
+    // The next revision lacks both: what the failed run created is found and deleted.
+    world.publish("r2", &[("c.yaml", &config("c", "1"))]);
+    world.run().await.unwrap();
+    assert_eq!(world.cluster.peek(&reference("a")), None);
+    assert_eq!(world.inventory(), ["ConfigMap/n/c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_left_the_source_is_pruned_before_health_is_checked() {
+    let mut world = World::new(json!({"wait": true}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1")), ("b.yaml", &config("b", "1"))]);
+    world.run().await.unwrap();
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, namespace: n}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n";
+    world.publish("r2", &[("b.yaml", &config("b", "2")), ("j.yaml", job)]);
+    let error = world.run().await.unwrap_err();
+    assert_eq!(
+        error,
+        "health check failed after 9m30s: timeout waiting for: [Job/n/j status: 'InProgress': Job in progress]"
+    );
+    assert_eq!(world.cluster.peek(&reference("a")), None);
+    assert_eq!(world.inventory(), ["ConfigMap/n/b", "Job/n/j"]);
+    assert!(world.notices.contains(&"ConfigMap/n/a deleted".to_owned()), "{:?}", world.notices);
+    assert!(condition::is_false(world.object.conditions(), types::HEALTHY));
+    let status = world.object.status.as_ref().unwrap();
+    assert_eq!(status.last_applied_revision.as_deref(), Some("r1"));
+    assert_eq!(status.last_attempted_revision.as_deref(), Some("r2"));
+    assert_eq!(status.history[0].last_reconciled_status, "HealthCheckFailed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_build_or_dry_run_prunes_nothing() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1")), ("b.yaml", &config("b", "1"))]);
+    world.run().await.unwrap();
+    world.publish("r2", &[("b.yaml", "kind: [")]);
+    let error = world.run().await.unwrap_err();
+    assert!(error.contains("b.yaml"), "{error}");
+    assert!(world.ready().starts_with("False BuildFailed: "), "{}", world.ready());
+    world.publish("r3", &[("b.yaml", &config("b", "2"))]);
+    let forbidden = ClusterError::Api { code: 403, reason: "Forbidden".into(), message: "no".into() };
+    world.cluster.fail(Verb::DryRun, "ConfigMap/n/b", forbidden, 1);
+    assert_eq!(world.run().await.unwrap_err(), "ConfigMap/n/b dry-run failed (Forbidden): no\n");
+    assert!(world.cluster.peek(&reference("a")).is_some());
+    assert_eq!(world.inventory(), ["ConfigMap/n/a", "ConfigMap/n/b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_pruned_stays_listed() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1")), ("b.yaml", &config("b", "1"))]);
+    world.run().await.unwrap();
+    world.publish("r2", &[("b.yaml", &config("b", "1"))]);
+    let forbidden = ClusterError::Api { code: 403, reason: "Forbidden".into(), message: "no delete".into() };
+    world.cluster.fail(Verb::Delete, "ConfigMap/n/a", forbidden, 1);
+    let error = world.run().await.unwrap_err();
+    assert_eq!(error, "delete failed, errors: ConfigMap/n/a delete failed: no delete;");
+    assert_eq!(world.inventory(), ["ConfigMap/n/b", "ConfigMap/n/a"]);
+    assert!(world.ready().starts_with("False PruneFailed: "));
+    world.run().await.unwrap();
+    assert_eq!(world.inventory(), ["ConfigMap/n/b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_prune_stale_objects_are_let_go() {
+    let mut world = World::new(json!({"prune": false}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1")), ("b.yaml", &config("b", "1"))]);
+    world.run().await.unwrap();
+    world.publish("r2", &[("b.yaml", &config("b", "1"))]);
+    world.run().await.unwrap();
+    assert!(world.cluster.peek(&reference("a")).is_some());
+    assert_eq!(world.inventory(), ["ConfigMap/n/b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_undone_loudly() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    world.run().await.unwrap();
+    let mut edited = world.cluster.peek(&reference("a")).unwrap();
+    edited["data"]["k"] = "edited".into();
+    world.cluster.put(edited);
+    let done = world.run().await.unwrap();
+    assert!(!done.nothing_new);
+    assert_eq!(world.notices[0], "ConfigMap/n/a configured");
+    assert_eq!(world.cluster.peek(&reference("a")).unwrap()["data"]["k"], "1");
+    assert_eq!(world.object.status.as_ref().unwrap().history[0].total_reconciliations, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requested_run_is_recorded_even_if_nothing_changed() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    world.run().await.unwrap();
+    let annotations = [("reconcile.fluxcd.io/requestedAt".to_owned(), "token".to_owned())].into();
+    world.object.metadata.annotations = Some(annotations);
+    let done = world.run().await.unwrap();
+    assert!(!done.nothing_new);
+    assert_eq!(world.object.status.as_ref().unwrap().history[0].total_reconciliations, 2);
+    assert_eq!(world.notices.len(), 1, "{:?}", world.notices);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_that_are_missing_or_empty_are_waited_for() {
+    let mut world = World::new(json!({}), &[]);
+    world.run().await.unwrap_err();
+    assert_eq!(
+        world.ready(),
+        "False ArtifactFailed: gitrepositories.source.toolkit.fluxcd.io \"fleet\" not found"
+    );
+    assert!(world.notices.is_empty());
+    world.publish("r1", &[]);
+    world.artifacts.0.lock().clear();
+    world.run().await.unwrap_err();
+    assert_eq!(
+        world.ready(),
+        "False ArtifactFailed: Source is not ready, artifact not found, retrying in 30s"
+    );
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    world.object.spec.path = Some("./nope".to_owned());
+    world.run().await.unwrap_err();
+    assert!(world.ready().starts_with("False ArtifactFailed: kustomization path not found: stat ./nope"));
+    assert_eq!(world.object.status.as_ref().unwrap().last_attempted_revision, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_source_prunes_everything() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    world.run().await.unwrap();
+    world.publish("r2", &[("README.md", "nothing here")]);
+    world.run().await.unwrap();
+    assert_eq!(world.cluster.peek(&reference("a")), None);
+    assert_eq!(world.inventory(), Vec::<String>::new());
+    assert_eq!(world.ready(), "True ReconciliationSucceeded: Applied revision: r2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn variables_come_from_the_cluster() {
+    let spec = json!({"postBuild": {"substitute": {"A": "inline"}, "substituteFrom": [
+        {"kind": "ConfigMap", "name": "vars"}, {"kind": "Secret", "name": "keys", "optional": true}]}});
+    let mut world = World::new(spec, &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "${A}-${B}"))]);
+    world.run().await.unwrap_err();
+    assert_eq!(
+        world.ready(),
+        "False BuildFailed: post build failed for 'ConfigMap.v1.[noGrp]/a': substitute from 'ConfigMap/vars' error: configmaps \"vars\" not found"
+    );
+    world.cluster.put(json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "vars", "namespace": "flux-system"}, "data": {"A": "low", "B": "map\nped"}}));
+    world.run().await.unwrap();
+    assert_eq!(world.cluster.peek(&reference("a")).unwrap()["data"]["k"], "inline-mapped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_revision_ends_the_wait_for_health() {
+    let gates = [("CancelHealthCheckOnNewRevision", true)];
+    let spec =
+        json!({"healthChecks": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "namespace": "n"}]});
+    let mut world = World::new(spec, &gates);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    let trigger =
+        Trigger { kind: "GitRepository".into(), key: weir_runtime::ObjectKey::new("flux-system", "fleet") };
+    let started = Instant::now();
+    world.run_with(Some(trigger)).await.unwrap_err();
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    assert_eq!(
+        world.ready(),
+        "False HealthCheckCanceled: New reconciliation triggered by GitRepository/flux-system/fleet"
+    );
+    assert_eq!(world.inventory(), ["ConfigMap/n/a"]);
+    assert!(world.object.status.as_ref().unwrap().history.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_health_check_needs_its_namespace() {
+    let spec = json!({"healthChecks": [{"kind": "Deployment", "name": "web"}]});
+    let mut world = World::new(spec, &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    assert_eq!(
+        world.run().await.unwrap_err(),
+        "health check failed after 0s: resource Deployment.apps web is namespace scoped, but namespace is not set"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_steps_are_shown_while_they_last() {
+    let mut world = World::new(json!({"wait": true, "timeout": "1m"}), &[]);
+    let widget = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: n}\n";
+    world.publish("r1", &[("w.yaml", widget)]);
+    world.cluster.put(
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "n"},
+        "status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+    );
+    world.run().await.unwrap_err();
+    let shown = world.writes.iter().find_map(|object| {
+        let healthy = condition::get(object.conditions(), types::HEALTHY)?;
+        let reconciling = condition::get(object.conditions(), types::RECONCILING)?;
+        Some(format!("{:?} {} / {}", healthy.status, healthy.message, reconciling.message))
+    });
+    let step = "Running health checks for revision r1 with a timeout of 1m0s";
+    assert_eq!(shown, Some(format!("Unknown {step} / {step}")));
+}
