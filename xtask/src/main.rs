@@ -3,6 +3,7 @@
 mod codegen;
 mod crd_compat;
 mod kustomize;
+mod reference;
 mod tidy;
 
 use std::path::{Path, PathBuf};

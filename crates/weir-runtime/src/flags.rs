@@ -21,7 +21,8 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-fn go_duration(text: &str) -> Result<Duration, String> {
+/// The value parser of duration flags: what Go's `time.ParseDuration` takes, but not below zero.
+pub fn go_duration(text: &str) -> Result<Duration, String> {
     let duration: GoDuration =
         text.parse().map_err(|error: weir_api::duration::ParseDurationError| error.to_string())?;
     if duration < GoDuration::ZERO {

@@ -50,7 +50,7 @@ pub use failure::{Class, Classify, Failed};
 pub use gates::{FeatureGates, GateError};
 pub use key::ObjectKey;
 pub use lease::{LeaseLost, LeaseOptions, lease_name};
-pub use metrics::Metrics;
+pub use metrics::{Description, Metrics};
 pub use object::{Object, Watched};
 pub use patch::PatchError;
 pub use queue::Priority;

@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::ObjectKey;
-use crate::driver::Handle;
+use crate::driver::{Handle, QueueState};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ObjectLabels {
@@ -127,6 +127,7 @@ impl Sink {
 
 struct Inner {
     registry: Mutex<Registry>,
+    queues: Queues,
     reconcile_duration: HistogramFamily<ObjectLabels>,
     reconcile_total: Family<ResultLabels, Counter>,
     reconcile_errors: Family<ControllerLabels, Counter>,
@@ -273,8 +274,10 @@ impl Metrics {
                 "Objects held in memory by watches, by kind",
                 Family::default(),
             ),
+            queues: Queues::default(),
             registry: Mutex::new(Registry::default()),
         };
+        registry.register_collector(Box::new(inner.queues.clone()));
         registry.register_collector(Box::new(ProcessCollector));
         *inner.registry.lock() = registry;
         Self(Arc::new(inner))
@@ -291,6 +294,22 @@ impl Metrics {
         // Writing into a string does not fail.
         let _ = prometheus_client::encoding::prometheus_text::encode(&mut text, &self.0.registry.lock());
         text
+    }
+
+    /// What the metrics of every controller are called and mean, by name: for the reference page.
+    pub fn describe() -> Vec<Description> {
+        let metrics = Self::new();
+        let key = ObjectKey::new("", "");
+        metrics.add_controller("", 1, Handle::idle());
+        metrics.run_started("", Duration::ZERO);
+        metrics.run_ended("", Duration::ZERO, RunResult::Error);
+        metrics.object_ran("", &key, Duration::ZERO);
+        metrics.request("", "", "");
+        metrics.set_leading("", true);
+        metrics.event_lost(Sink::Kubernetes);
+        metrics.watch_error("");
+        metrics.set_watched_objects("", 0);
+        descriptions(&metrics.encode())
     }
 
     /// Makes the series of a controller exist from the start, with value zero.
@@ -314,10 +333,7 @@ impl Metrics {
         }
         drop(self.0.active_workers.get_or_create(&labels));
         self.0.max_concurrent.get_or_create(&labels).set(i64::try_from(concurrency).unwrap_or(i64::MAX));
-        self.0
-            .registry
-            .lock()
-            .register_collector(Box::new(QueueCollector { controller: controller.to_owned(), handle }));
+        self.0.queues.0.lock().push((controller.to_owned(), handle));
     }
 
     pub(crate) fn run_started(&self, controller: &str, waited: Duration) {
@@ -397,6 +413,47 @@ impl Metrics {
     }
 }
 
+/// What a metric is called and means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// The name, as in a query.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub type_: String,
+    /// What it tells.
+    pub help: String,
+    /// The names of its labels.
+    pub labels: Vec<String>,
+}
+
+/// The metrics of a text in the Prometheus format, each of which must have a series.
+fn descriptions(text: &str) -> Vec<Description> {
+    let mut found: Vec<Description> = Vec::new();
+    let mut help = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ').map_or("", |(_, help)| help.trim_end_matches('.'));
+        } else if let Some((name, type_)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            found.push(Description {
+                name: name.to_owned(),
+                type_: type_.to_owned(),
+                help: help.to_owned(),
+                labels: Vec::new(),
+            });
+        } else if let Some(metric) = found.last_mut().filter(|metric| metric.labels.is_empty()) {
+            let labels = line
+                .split_once('{')
+                .and_then(|(_, rest)| rest.rsplit_once('}'))
+                .map_or("", |(labels, _)| labels);
+            let names = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+            metric.labels = names.filter(|name| name != "le").collect();
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
 fn object_labels(kind: &str, key: &ObjectKey) -> ObjectLabels {
     ObjectLabels { kind: kind.to_owned(), name: key.name().to_owned(), namespace: key.namespace().to_owned() }
 }
@@ -405,53 +462,63 @@ fn queue_labels(controller: &str) -> QueueLabels {
     QueueLabels { name: controller.to_owned(), controller: controller.to_owned() }
 }
 
-/// Reads the state of a work queue when Prometheus asks.
-#[derive(Debug)]
-struct QueueCollector {
-    controller: String,
-    handle: Handle,
-}
+/// Reads the state of all work queues when Prometheus asks.
+#[derive(Debug, Default, Clone)]
+struct Queues(Arc<Mutex<Vec<(String, Handle)>>>);
 
-impl Collector for QueueCollector {
+impl Collector for Queues {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let state = self.handle.state();
-        let labels = queue_labels(&self.controller);
+        type Count = fn(&QueueState) -> u64;
+        type Time = fn(&QueueState) -> Duration;
+        let queues: Vec<(QueueLabels, QueueState)> = {
+            let queues = self.0.lock();
+            queues.iter().map(|(controller, handle)| (queue_labels(controller), handle.state())).collect()
+        };
+        // Each name may be described once only, so the queues are inside the loop over the names.
         let mut depth = encoder.encode_descriptor(
             "workqueue_depth",
-            "Objects that are due, by priority",
+            "Objects that are due, by priority from 0 (periodic) to 3 (asked for by a person)",
             None,
             MetricType::Gauge,
         )?;
-        for (priority, objects) in state.depth {
-            let labels = DepthLabels {
-                name: self.controller.clone(),
-                controller: self.controller.clone(),
-                priority: (priority as i32).to_string(),
-            };
-            let value = ConstGauge::new(i64::try_from(objects).unwrap_or(i64::MAX));
-            value.encode(depth.encode_family(&labels)?)?;
+        for (labels, state) in &queues {
+            for (priority, objects) in &state.depth {
+                let labels = DepthLabels {
+                    name: labels.name.clone(),
+                    controller: labels.controller.clone(),
+                    priority: (*priority as i32).to_string(),
+                };
+                let value = ConstGauge::new(i64::try_from(*objects).unwrap_or(i64::MAX));
+                value.encode(depth.encode_family(&labels)?)?;
+            }
         }
-        for (name, help, value) in [
-            ("workqueue_adds", "Requests for a run", state.adds),
-            ("workqueue_retries", "Runs planned because of a failure", state.retries),
-        ] {
+        let counts: [(&str, &str, Count); 2] = [
+            ("workqueue_adds", "Requests for a run", |state| state.adds),
+            ("workqueue_retries", "Runs planned because of a failure", |state| state.retries),
+        ];
+        for (name, help, count) in counts {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
+            for (labels, state) in &queues {
+                ConstCounter::new(count(state)).encode(metric.encode_family(labels)?)?;
+            }
         }
-        for (name, help, value) in [
+        let times: [(&str, &str, Time); 2] = [
             (
                 "workqueue_unfinished_work_seconds",
                 "The time all runs in progress have taken so far",
-                state.unfinished,
+                |state| state.unfinished,
             ),
             (
                 "workqueue_longest_running_processor_seconds",
                 "The time the longest run in progress has taken so far",
-                state.longest,
+                |state| state.longest,
             ),
-        ] {
+        ];
+        for (name, help, time) in times {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(value.as_secs_f64()).encode(metric.encode_family(&labels)?)?;
+            for (labels, state) in &queues {
+                ConstGauge::new(time(state).as_secs_f64()).encode(metric.encode_family(labels)?)?;
+            }
         }
         Ok(())
     }
@@ -545,6 +612,32 @@ mod tests {
             series(&metrics, "controller_runtime_active_workers"),
             ["controller_runtime_active_workers{controller=\"kustomization\"} 0"]
         );
+    }
+
+    #[test]
+    fn every_metric_is_described_once_even_with_several_controllers() {
+        let metrics = Metrics::new();
+        metrics.add_controller("gitrepository", 2, Handle::idle());
+        metrics.add_controller("bucket", 2, Handle::idle());
+        let text = metrics.encode();
+        let mut names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{text}");
+        assert_eq!(series(&metrics, "workqueue_adds_total").len(), 2, "{text}");
+    }
+
+    #[test]
+    fn the_reference_names_labels() {
+        let all = Metrics::describe();
+        let labels =
+            |name: &str| all.iter().find(|metric| metric.name == name).map(|metric| metric.labels.join(" "));
+        assert_eq!(labels("gotk_reconcile_duration_seconds").as_deref(), Some("kind name namespace"));
+        assert_eq!(labels("rest_client_requests_total").as_deref(), Some("code host method"));
+        assert_eq!(labels("workqueue_depth").as_deref(), Some("name controller priority"));
+        assert_eq!(labels("process_open_fds").as_deref(), Some(""));
+        assert!(all.iter().all(|metric| !metric.help.is_empty()), "{all:?}");
     }
 
     #[test]
