@@ -23,8 +23,8 @@ const FIELD_MANAGER: &str = "flux";
 const PAGE_OBJECTS_MAX: u32 = 500;
 /// Longest name of a namespace.
 const LABEL_CHARACTERS_MAX: usize = 63;
-/// Pause between two looks at an object.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Longest pause between two looks at an object.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 /// A cluster, a namespace and the longest time an operation may take.
 #[derive(Clone)]
@@ -34,8 +34,8 @@ pub(crate) struct Connection {
     pub(crate) namespace: String,
     /// Longest time for one operation.
     pub(crate) timeout: GoDuration,
-    /// Pause between two looks at an object.
-    pub(crate) poll_interval: Duration,
+    /// Longest pause between two looks at an object.
+    pub(crate) poll_interval_max: Duration,
 }
 
 impl Connection {
@@ -54,13 +54,13 @@ impl Connection {
             return Err(Error::Namespace(namespace));
         }
         let client = Client::try_from(config).map_err(Error::Connect)?;
-        Ok(Self { client, namespace, timeout: arguments.timeout, poll_interval: POLL_INTERVAL })
+        Ok(Self { client, namespace, timeout: arguments.timeout, poll_interval_max: POLL_INTERVAL_MAX })
     }
 
     /// A connection through any client, for tests.
     #[cfg(test)]
     pub(crate) fn with_client(client: Client, namespace: &str, timeout: GoDuration) -> Self {
-        Self { client, namespace: namespace.to_owned(), timeout, poll_interval: Duration::from_millis(5) }
+        Self { client, namespace: namespace.to_owned(), timeout, poll_interval_max: Duration::from_millis(5) }
     }
 
     /// The client, for kinds that are not of Flux.
@@ -109,9 +109,13 @@ impl Connection {
 
     /// Lists objects; in all namespaces if `all_namespaces`.
     pub(crate) async fn list(&self, kind: Kind, filter: &Filter<'_>) -> Result<Vec<Value>, Error> {
-        self.try_list(kind, filter)
-            .await
-            .map_err(|source| Error::Api { action: format!("list objects of kind {}", kind.name()), source })
+        self.try_list(kind, filter).await.map_err(|source| {
+            if is_not_found(&source) {
+                Error::KindUnknown { kind: kind.name() }
+            } else {
+                Error::Api { action: format!("list objects of kind {}", kind.name()), source }
+            }
+        })
     }
 
     /// Lists objects; empty if the kind does not exist in the cluster.

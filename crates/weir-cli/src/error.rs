@@ -34,6 +34,8 @@ pub(crate) enum Error {
         #[source]
         source: kube::Error,
     },
+    #[error("the cluster does not know objects of kind {kind}")]
+    KindUnknown { kind: &'static str },
     #[error("{kind} name is required")]
     NameRequired { kind: &'static str },
     #[error("no {kind} objects found in {scope} namespace")]
@@ -128,6 +130,9 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         }
         Error::Api { source: kube::Error::Service(_) | kube::Error::HyperError(_), .. } => {
             "see which cluster is meant by: kubectl config view --minify".to_owned()
+        }
+        Error::KindUnknown { .. } => {
+            "see what is installed by: kubectl get crds --selector app.kubernetes.io/part-of=flux".to_owned()
         }
         Error::WatchAll(_) => "name one kind, such as: weir get kustomizations --watch".to_owned(),
         _ => return None,

@@ -1,5 +1,7 @@
 //! Waiting for objects, within a deadline.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -8,6 +10,9 @@ use crate::error::Error;
 use crate::kind::Kind;
 use crate::kstatus::{self, State};
 use crate::view;
+
+/// Shortest pause between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// What a look at an object says.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +35,8 @@ pub(crate) async fn until(
     name: &str,
     look: impl Fn(&Value) -> Look,
 ) -> Result<Value, Error> {
-    let deadline = Instant::now() + connection.timeout.to_std();
+    let start = Instant::now();
+    let deadline = start + connection.timeout.to_std();
     let exceeded = |last: String| Error::DeadlineExceeded {
         subject: format!("{}/{}/{name}", kind.name(), connection.namespace),
         after: connection.timeout,
@@ -47,11 +53,17 @@ pub(crate) async fn until(
             Look::Failed(message) => return Err(Error::ReconcileFailed { kind: kind.name(), message }),
             Look::Waiting(message) => last = message,
         }
-        if Instant::now() + connection.poll_interval >= deadline {
+        let pause = pause_after(start.elapsed(), connection.poll_interval_max);
+        if Instant::now() + pause >= deadline {
             return Err(exceeded(last));
         }
-        tokio::time::sleep(connection.poll_interval).await;
+        tokio::time::sleep(pause).await;
     }
+}
+
+/// The pause before the next look, so that waiting takes at most a quarter longer than what is waited for.
+fn pause_after(elapsed: Duration, pause_max: Duration) -> Duration {
+    (elapsed / 4).max(PAUSE_MIN).min(pause_max)
 }
 
 /// Whether the request that followed `last_handled` was handled, and how it ended.
@@ -120,6 +132,19 @@ mod tests {
                 "lastHandledReconcileAt": last_handled, "observedGeneration": observed, "conditions": conditions,
             },
         })
+    }
+
+    #[test]
+    fn pauses_grow_with_the_wait() {
+        #[track_caller]
+        fn check(elapsed_ms: u64, expected_ms: u64) {
+            let pause = pause_after(Duration::from_millis(elapsed_ms), Duration::from_secs(2));
+            assert_eq!(pause, Duration::from_millis(expected_ms));
+        }
+        check(0, 50);
+        check(400, 100);
+        check(4_000, 1_000);
+        check(60_000, 2_000);
     }
 
     #[test]
