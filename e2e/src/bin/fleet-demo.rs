@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use weir_api::GoDuration;
 
 const NAMESPACE: &str = "flux-system";
-const FLEET: &str = "fleet";
+/// Name of the source and of the root Kustomization, as Flux bootstraps a cluster and fleets refer to it.
+const FLEET: &str = "flux-system";
 /// How often the objects are looked at: the resolution of the times shown.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the fleet directory is looked at for changes.
@@ -72,7 +73,7 @@ async fn run(options: &Options) -> Result<()> {
 
     say("serving the fleet as a Git repository")?;
     let git = GitServer::start(directory.path()).await?;
-    let repository = git.create(FLEET)?;
+    let repository = git.create("fleet")?;
     let mut files = read_fleet(&options.fleet)?;
     repository.replace(&files)?;
     let revision = repository.commit("Fleet")?;
