@@ -32,7 +32,12 @@ struct Options {
 fn main() -> Result<()> {
     let options = options(std::env::args().skip(1))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(&options))
+    if let Err(error) = runtime.block_on(run(&options)) {
+        // The chain of causes without a backtrace: it is for people.
+        writeln!(std::io::stderr(), "hack/run: {error:#}")?;
+        std::process::exit(1);
+    }
+    Ok(())
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
@@ -122,7 +127,7 @@ async fn start_controllers(directory: &Path) -> Result<Vec<Controller>> {
             ]);
         }
         let launch = Launch {
-            binary: format!("weir-{name}-controller"),
+            binary: format!("{name}-controller"),
             arguments,
             environment: vec![
                 ("KUBECONFIG".to_owned(), kubeconfig.clone()),
@@ -300,7 +305,9 @@ fn summary(
 ) -> Result<()> {
     say("everything is ready")?;
     let mut managed = 0;
-    for object in objects {
+    let mut sorted: Vec<&Value> = objects.iter().collect();
+    sorted.sort_by_key(|object| ready_times.get(&identity(object)));
+    for object in sorted {
         let name = identity(object);
         let entries =
             object.pointer("/status/inventory/entries").and_then(Value::as_array).map_or(0, Vec::len);
