@@ -284,8 +284,7 @@ fn shrink(reference: &mut Reference, op: &str, mut input: String) -> std::io::Re
             }
             let smaller: String = chars[..at].iter().chain(&chars[at + size..]).collect();
             let theirs = reference.ask(op, &smaller)?;
-            let skipped = (op.starts_with("rewrite") || op == "nodes") && smaller.contains('#')
-                || op.starts_with("write") && serde_json::from_str::<Value>(&smaller).is_err();
+            let skipped = op.starts_with("write") && serde_json::from_str::<Value>(&smaller).is_err();
             if !skipped && ops::difference(op, &ops::answer(op, &smaller), &theirs, true).is_some() {
                 input = smaller;
             } else {
@@ -315,9 +314,6 @@ fn main() -> std::io::Result<()> {
         let input = input(&mut random, op, &samples);
         let theirs = reference.ask(op, &input)?;
         // The reference loses track of byte order marks that are not at the start.
-        if (op.starts_with("rewrite") || op == "nodes") && input.contains('#') {
-            continue;
-        }
         if input.chars().skip(1).any(|c| c == '\u{FEFF}') && !op.starts_with("write") {
             continue;
         }

@@ -5,14 +5,17 @@
 //!
 //! # Why an own parser
 //! The Go libraries descend from libyaml and accept, refuse and blame what libyaml does, with changes of their own:
-//! which tabs are blanks, where a key must end, what a document separator may be followed by, which line an error
-//! names. Parsers of YAML 1.2 (the `saphyr-parser` family) differ in all of these by design, and none keeps scalars as
-//! slices of the input, which is half of the speed. So the scanner and the grammar here are our own.
+//! which tabs are blanks, where a key must end, that an empty `{}` cannot be a key, what a document separator may be
+//! followed by, which of two mistakes is met first, and which node a comment belongs to. Parsers of YAML 1.2
+//! (`saphyr-parser` and its relatives) differ in these by design; a port of libyaml (`libyaml-safer`) lacks the Go
+//! changes, comments and positions of tokens, and copies every scalar. So the scanner and the grammar are our own;
+//! scalars are slices of the text wherever they can be, and values are built without a tree in between.
 //!
 //! # Invariants
 //! No function panics on any input. Nothing here does IO. Depth, size and alias expansion are bounded.
 
 mod chars;
+mod comments;
 pub mod edit;
 mod emit;
 mod error;

@@ -128,8 +128,10 @@ fn default_tag(text: &str, style: ScalarStyle) -> &'static str {
 pub fn read_nodes(bytes: &[u8], origin: &str) -> Result<Vec<Document>, Error> {
     let read = || {
         let text = decode(bytes)?;
-        let mut reader =
-            Reader { parser: Parser::new_unchecked(&text, Dialect::V3), anchors: HashSet::new() };
+        let mut reader = Reader {
+            parser: Parser::new_unchecked(&text, Dialect::V3).with_comments(),
+            anchors: HashSet::new(),
+        };
         let mut documents = Vec::new();
         while let Some(document) = reader.document()? {
             documents.push(document);
@@ -146,7 +148,8 @@ pub fn read_nodes(bytes: &[u8], origin: &str) -> Result<Vec<Document>, Error> {
 pub fn read_first_node(bytes: &[u8], origin: &str) -> Result<Option<Document>, Error> {
     let read = || {
         let text = decode(bytes)?;
-        Reader { parser: Parser::new_unchecked(&text, Dialect::V3), anchors: HashSet::new() }.document()
+        Reader { parser: Parser::new_unchecked(&text, Dialect::V3).with_comments(), anchors: HashSet::new() }
+            .document()
     };
     read().map_err(|error: Error| error.in_origin(origin))
 }
@@ -174,51 +177,71 @@ impl<'a> Reader<'a> {
             }
         };
         let (line, column) = self.parser.position(start.start);
+        let mut comments = start.comments.map(|comments| *comments).unwrap_or_default();
         let root = self.node()?;
-        self.parser.next()?;
-        Ok(Some(Document { root, line, column, comments: Comments::default() }))
+        if let Some(end) = self.parser.next()?.comments {
+            comments.foot = end.foot;
+        }
+        Ok(Some(Document { root, line, column, comments }))
     }
 
     fn node(&mut self) -> Result<Node, Error> {
         let mut open: Vec<Open> = Vec::new();
         loop {
-            let event = self.parser.next()?;
+            let mut event = self.parser.next()?;
+            let comments = event.comments.take().map(|comments| *comments).unwrap_or_default();
             let node = match event.kind {
                 EventKind::SequenceStart { properties, flow } => {
                     let mut node = self.start(&properties, "!!seq", event.start);
                     node.content = Content::Sequence { items: Vec::new(), flow };
+                    node.comments = comments;
                     open.push(Open::Sequence(node, Vec::new()));
                     continue;
                 }
                 EventKind::MappingStart { properties, flow } => {
                     let mut node = self.start(&properties, "!!map", event.start);
                     node.content = Content::Mapping { entries: Vec::new(), flow };
+                    node.comments = comments;
                     open.push(Open::Mapping(node, Vec::new(), None));
                     continue;
                 }
                 EventKind::SequenceEnd | EventKind::MappingEnd => match open.pop() {
                     Some(Open::Sequence(mut node, done)) => {
+                        node.comments = Comments { head: node.comments.head, ..comments };
                         if let Content::Sequence { items, .. } = &mut node.content {
                             *items = done;
                         }
                         node
                     }
-                    Some(Open::Mapping(mut node, done, _)) => {
-                        if let Content::Mapping { entries, .. } = &mut node.content {
+                    Some(Open::Mapping(mut node, mut done, _)) => {
+                        node.comments = Comments { head: node.comments.head, ..comments };
+                        if let Content::Mapping { entries, flow } = &mut node.content {
+                            // A comment at the foot of a block belongs to its last entry.
+                            if let Some((key, _)) =
+                                done.last_mut().filter(|_| !*flow && !node.comments.foot.is_empty())
+                            {
+                                key.comments.foot = std::mem::take(&mut node.comments.foot);
+                            }
                             *entries = done;
                         }
                         node
                     }
                     None => return Err(self.unexpected(event.start)),
                 },
-                _ => self.leaf(event)?,
+                _ => Node { comments, ..self.leaf(event)? },
             };
             match open.last_mut() {
                 None => return Ok(node),
                 Some(Open::Sequence(_, items)) => items.push(node),
-                Some(Open::Mapping(_, entries, key)) => match key.take() {
-                    None => *key = Some(node),
-                    Some(key) => entries.push((key, node)),
+                Some(Open::Mapping(mapping, entries, key)) => match key.take() {
+                    None => *key = Some(move_foot_up(node, mapping, entries)),
+                    Some(mut key) => {
+                        let mut node = node;
+                        if key.comments.foot.is_empty() {
+                            key.comments.foot = std::mem::take(&mut node.comments.foot);
+                        }
+                        entries.push((key, node));
+                    }
                 },
             }
         }
@@ -262,4 +285,13 @@ impl<'a> Reader<'a> {
             _ => Err(self.unexpected(event.start)),
         }
     }
+}
+
+/// A comment at the foot of a key of a block is at the foot of the entry before.
+fn move_foot_up(mut key: Node, mapping: &Node, entries: &mut [(Node, Node)]) -> Node {
+    let block = matches!(mapping.content, Content::Mapping { flow: false, .. });
+    if let Some((before, _)) = entries.last_mut().filter(|_| block && !key.comments.foot.is_empty()) {
+        before.comments.foot = std::mem::take(&mut key.comments.foot);
+    }
+    key
 }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use crate::chars::width;
 use crate::error::{Error, ErrorKind};
+use crate::node::Comments;
 use crate::scan::{DEPTH_MAX, Dialect, Mark, ScalarStyle, Scanner, Token, TokenKind};
 
 /// The namespace of the tags written `!!int`, `!!str` and so on.
@@ -71,6 +72,8 @@ pub struct Event<'a> {
     pub start: Mark,
     /// Where it ends; for block scalars this is behind the line breaks that follow them.
     pub end: Mark,
+    /// The comments that belong to it, for a parser that was told to look for them.
+    pub comments: Option<Box<Comments>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +109,10 @@ pub struct Parser<'a> {
     depth: usize,
     /// Why the text cannot be parsed at all.
     refused: Option<Error>,
+    /// Comments whose node has not been seen yet.
+    comments: Comments,
+    /// Comments before the sign of an item that is itself a block.
+    stem: String,
 }
 
 type Parsed<T> = Result<T, Error>;
@@ -131,7 +138,16 @@ impl<'a> Parser<'a> {
             tag_directives: Vec::new(),
             depth: 0,
             refused: None,
+            comments: Comments::default(),
+            stem: String::new(),
         }
+    }
+
+    /// Tells the parser to attach comments to events.
+    #[must_use]
+    pub fn with_comments(mut self) -> Self {
+        self.scanner.log_comments();
+        self
     }
 
     /// An error about `mark`, its column counted in characters.
@@ -143,8 +159,8 @@ impl<'a> Parser<'a> {
     /// Line and column in characters, counted from 1.
     pub fn position(&self, mark: Mark) -> (usize, usize) {
         let offset = mark.offset as usize;
-        let start = offset - mark.column as usize;
-        let column = self.scanner.text().get(start..offset).map_or(0, |line| line.chars().count());
+        let line = self.scanner.text().get(offset.saturating_sub(mark.column as usize)..offset);
+        let column = line.map_or(mark.column as usize, |line| line.chars().count());
         (mark.line as usize + 1, column + 1)
     }
 
@@ -167,7 +183,7 @@ impl<'a> Parser<'a> {
         match self.state {
             State::End => {
                 let mark = Mark::default();
-                Ok(Event { kind: EventKind::StreamEnd, start: mark, end: mark })
+                Ok(Event { kind: EventKind::StreamEnd, start: mark, end: mark, comments: None })
             }
             State::ImplicitDocumentStart => self.document_start(true),
             State::DocumentStart => self.document_start(false),
@@ -187,20 +203,61 @@ impl<'a> Parser<'a> {
         }
     }
 
+    fn peek(&mut self) -> Parsed<&Token<'a>> {
+        self.scanner.peek()?;
+        self.scanner.take_comments(&mut self.comments);
+        self.scanner.peek()
+    }
+
+    fn take(&mut self) -> Parsed<Token<'a>> {
+        self.peek()?;
+        self.scanner.take()
+    }
+
+    /// The comments collected so far, for the node at hand.
+    fn own_comments(&mut self) -> Option<Box<Comments>> {
+        self.stem.clear();
+        if self.comments == Comments::default() {
+            return None;
+        }
+        Some(Box::new(std::mem::take(&mut self.comments)))
+    }
+
+    /// The comment before the sign of the item that the node at hand is.
+    fn stem_comment(&mut self) -> Option<Box<Comments>> {
+        if self.stem.is_empty() {
+            return None;
+        }
+        Some(Box::new(Comments { head: std::mem::take(&mut self.stem), ..Comments::default() }))
+    }
+
+    /// Parts the comments before the sign of an item, `length` bytes, from those behind it, if the item is a block.
+    fn split_stem(&mut self, length: usize) -> Parsed<()> {
+        if length == 0
+            || !matches!(self.peek()?.kind, TokenKind::BlockSequenceStart | TokenKind::BlockMappingStart)
+        {
+            return Ok(());
+        }
+        let rest = self.comments.head.split_off(length);
+        self.stem =
+            std::mem::replace(&mut self.comments.head, rest.strip_prefix('\n').unwrap_or(&rest).to_owned());
+        Ok(())
+    }
+
     // --- documents ---------------------------------------------------------------------------------------------------
 
     fn document_start(&mut self, implicit: bool) -> Parsed<Event<'a>> {
         if !implicit {
-            while self.scanner.peek()?.kind == TokenKind::DocumentEnd {
-                self.scanner.take()?;
+            while self.peek()?.kind == TokenKind::DocumentEnd {
+                self.take()?;
             }
         }
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         let (start, end) = (token.start, token.end);
         match token.kind {
             TokenKind::StreamEnd => {
                 self.state = State::End;
-                Ok(Event { kind: EventKind::StreamEnd, start, end })
+                Ok(Event { kind: EventKind::StreamEnd, start, end, comments: None })
             }
             TokenKind::VersionDirective { .. }
             | TokenKind::TagDirective { .. }
@@ -209,27 +266,41 @@ impl<'a> Parser<'a> {
                 self.process_directives()?;
                 self.states.push(State::DocumentEnd);
                 self.state = State::BlockNode;
-                Ok(Event { kind: EventKind::DocumentStart, start, end })
+                let comments = self.document_comment();
+                Ok(Event { kind: EventKind::DocumentStart, start, end, comments })
             }
             _ => self.explicit_document_start(start),
         }
     }
 
+    /// The comments before the last empty line before the first node.
+    fn document_comment(&mut self) -> Option<Box<Comments>> {
+        let head = &self.comments.head;
+        let bytes = head.as_bytes();
+        let last = bytes.len().checked_sub(1)?;
+        let end =
+            (1..=last).rev().find(|&at| bytes[at] == b'\n' && (at == last || bytes[at - 1] == b'\n'))?;
+        let rest = head.get(end + 1..).unwrap_or_default().to_owned();
+        let mut head = std::mem::replace(&mut self.comments.head, rest);
+        head.truncate(if end == last { end } else { end - 1 });
+        (!head.is_empty()).then(|| Box::new(Comments { head, ..Comments::default() }))
+    }
+
     fn explicit_document_start(&mut self, start: Mark) -> Parsed<Event<'a>> {
         self.process_directives()?;
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         if token.kind != TokenKind::DocumentStart {
             let mark = token.start;
             return Err(self.syntax_error("did not find expected <document start>", mark, None));
         }
         self.states.push(State::DocumentEnd);
         self.state = State::DocumentContent;
-        let end = self.scanner.take()?.end;
-        Ok(Event { kind: EventKind::DocumentStart, start, end })
+        let end = self.take()?.end;
+        Ok(Event { kind: EventKind::DocumentStart, start, end, comments: None })
     }
 
     fn document_content(&mut self) -> Parsed<Event<'a>> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         match token.kind {
             TokenKind::VersionDirective { .. }
             | TokenKind::TagDirective { .. }
@@ -245,20 +316,27 @@ impl<'a> Parser<'a> {
     }
 
     fn document_end(&mut self) -> Parsed<Event<'a>> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         let start = token.start;
         let mut end = token.start;
         if token.kind == TokenKind::DocumentEnd {
-            end = self.scanner.take()?.end;
+            end = self.take()?.end;
         }
         self.tag_directives.clear();
         self.state = State::DocumentStart;
-        Ok(Event { kind: EventKind::DocumentEnd, start, end })
+        let mut comments = self.own_comments();
+        if let Some(comments) = &mut comments
+            && comments.foot.is_empty()
+        {
+            comments.foot = std::mem::take(&mut comments.head);
+        }
+        Ok(Event { kind: EventKind::DocumentEnd, start, end, comments })
     }
 
     fn process_directives(&mut self) -> Parsed<()> {
         let mut version_seen = false;
         loop {
+            self.peek()?;
             let token = self.scanner.peek()?;
             let mark = token.start;
             match &token.kind {
@@ -282,7 +360,7 @@ impl<'a> Parser<'a> {
                 }
                 _ => break,
             }
-            self.scanner.take()?;
+            self.take()?;
         }
         for (handle, prefix) in [("!", "!"), ("!!", CORE_TAG_PREFIX)] {
             if !self.tag_directives.iter().any(|(known, _)| *known == handle) {
@@ -299,12 +377,13 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, block: bool, indentless_sequence: bool) -> Parsed<Event<'a>> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         if let TokenKind::Alias(name) = token.kind {
             let (start, end) = (token.start, token.end);
-            self.scanner.take()?;
+            let comments = self.own_comments();
+            self.take()?;
             self.pop_state();
-            return Ok(Event { kind: EventKind::Alias(name), start, end });
+            return Ok(Event { kind: EventKind::Alias(name), start, end, comments });
         }
         let mut start = token.start;
         let mut end = token.start;
@@ -312,7 +391,7 @@ impl<'a> Parser<'a> {
         if matches!(token.kind, TokenKind::Anchor(_) | TokenKind::Tag { .. }) {
             (properties, end) = self.properties(start)?;
         }
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         let token_start = token.start;
         let has_properties = properties != Properties::default();
         if !has_properties {
@@ -322,32 +401,42 @@ impl<'a> Parser<'a> {
             TokenKind::BlockEntry if indentless_sequence => {
                 let end = token.end;
                 self.open(State::IndentlessSequenceEntry, start)?;
-                Ok(Event { kind: EventKind::SequenceStart { properties, flow: false }, start, end })
+                Ok(Event {
+                    kind: EventKind::SequenceStart { properties, flow: false },
+                    start,
+                    end,
+                    comments: None,
+                })
             }
             TokenKind::Scalar { .. } => {
-                let token = self.scanner.take()?;
+                let comments = self.own_comments();
+                let token = self.take()?;
                 self.pop_state();
-                Ok(scalar_event(properties, token, start))
+                Ok(Event { comments, ..scalar_event(properties, token, start) })
             }
             TokenKind::FlowSequenceStart => {
                 let end = token.end;
                 self.open(State::FlowSequenceEntry { first: true }, start)?;
-                Ok(Event { kind: EventKind::SequenceStart { properties, flow: true }, start, end })
+                let comments = self.own_comments();
+                Ok(Event { kind: EventKind::SequenceStart { properties, flow: true }, start, end, comments })
             }
             TokenKind::FlowMappingStart => {
                 let end = token.end;
                 self.open(State::FlowMappingKey { first: true }, start)?;
-                Ok(Event { kind: EventKind::MappingStart { properties, flow: true }, start, end })
+                let comments = self.own_comments();
+                Ok(Event { kind: EventKind::MappingStart { properties, flow: true }, start, end, comments })
             }
             TokenKind::BlockSequenceStart if block => {
                 let end = token.end;
                 self.open(State::BlockSequenceEntry { first: true }, start)?;
-                Ok(Event { kind: EventKind::SequenceStart { properties, flow: false }, start, end })
+                let comments = self.stem_comment();
+                Ok(Event { kind: EventKind::SequenceStart { properties, flow: false }, start, end, comments })
             }
             TokenKind::BlockMappingStart if block => {
                 let end = token.end;
                 self.open(State::BlockMappingKey { first: true }, start)?;
-                Ok(Event { kind: EventKind::MappingStart { properties, flow: false }, start, end })
+                let comments = self.stem_comment();
+                Ok(Event { kind: EventKind::MappingStart { properties, flow: false }, start, end, comments })
             }
             _ if has_properties => {
                 let implicit = properties.tag.is_none();
@@ -358,7 +447,7 @@ impl<'a> Parser<'a> {
                     style: ScalarStyle::Plain,
                     implicit,
                 };
-                Ok(Event { kind, start, end })
+                Ok(Event { kind, start, end, comments: None })
             }
             _ => Err(self.syntax_error("did not find expected node content", token_start, Some(start))),
         }
@@ -384,13 +473,13 @@ impl<'a> Parser<'a> {
         let mut tag = None;
         let mut end = start;
         loop {
-            let token = self.scanner.peek()?;
+            let token = self.peek()?;
             match &token.kind {
                 TokenKind::Anchor(name) if properties.anchor.is_none() => {
                     properties.anchor = Some(name);
                 }
                 TokenKind::Tag { .. } if tag.is_none() => {
-                    let token = self.scanner.take()?;
+                    let token = self.take()?;
                     end = token.end;
                     tag = Some(token);
                     continue;
@@ -398,7 +487,7 @@ impl<'a> Parser<'a> {
                 _ => break,
             }
             end = token.end;
-            self.scanner.take()?;
+            self.take()?;
         }
         // A mistake in the token behind the tag comes before one in the tag.
         if let Some(tag) = tag {
@@ -426,7 +515,7 @@ impl<'a> Parser<'a> {
 
     /// Takes the token that opened a collection and remembers its place for errors.
     fn enter(&mut self) -> Parsed<()> {
-        let token = self.scanner.take()?;
+        let token = self.take()?;
         self.marks.push(token.start);
         Ok(())
     }
@@ -442,11 +531,11 @@ impl<'a> Parser<'a> {
         empty_scalar(mark)
     }
 
-    fn end_collection(&mut self, kind: EventKind<'a>) -> Parsed<Event<'a>> {
+    fn end_collection(&mut self, kind: EventKind<'a>, comments: Option<Box<Comments>>) -> Parsed<Event<'a>> {
         self.close();
         self.marks.pop();
-        let token = self.scanner.take()?;
-        Ok(Event { kind, start: token.start, end: token.end })
+        let token = self.take()?;
+        Ok(Event { kind, start: token.start, end: token.end, comments })
     }
 
     fn collection_error(&mut self, problem: &str, mark: Mark) -> Error {
@@ -458,18 +547,20 @@ impl<'a> Parser<'a> {
         if first {
             self.enter()?;
         }
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         match token.kind {
             TokenKind::BlockEntry => {
                 let mark = token.end;
-                self.scanner.take()?;
+                let stem = self.comments.head.len();
+                self.take()?;
+                self.split_stem(stem)?;
                 let next = State::BlockSequenceEntry { first: false };
-                match self.scanner.peek()?.kind {
+                match self.peek()?.kind {
                     TokenKind::BlockEntry | TokenKind::BlockEnd => Ok(self.empty_then(next, mark)),
                     _ => self.node_then(next, true, false),
                 }
             }
-            TokenKind::BlockEnd => self.end_collection(EventKind::SequenceEnd),
+            TokenKind::BlockEnd => self.end_collection(EventKind::SequenceEnd, None),
             _ => {
                 let mark = token.start;
                 Err(self.collection_error("did not find expected '-' indicator", mark))
@@ -478,12 +569,14 @@ impl<'a> Parser<'a> {
     }
 
     fn indentless_sequence_entry(&mut self) -> Parsed<Event<'a>> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         if token.kind == TokenKind::BlockEntry {
             let mark = token.end;
-            self.scanner.take()?;
+            let stem = self.comments.head.len();
+            self.take()?;
+            self.split_stem(stem)?;
             let next = State::IndentlessSequenceEntry;
-            return match self.scanner.peek()?.kind {
+            return match self.peek()?.kind {
                 TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
                     Ok(self.empty_then(next, mark))
                 }
@@ -492,27 +585,30 @@ impl<'a> Parser<'a> {
         }
         let mark = token.start;
         self.close();
-        Ok(Event { kind: EventKind::SequenceEnd, start: mark, end: mark })
+        Ok(Event { kind: EventKind::SequenceEnd, start: mark, end: mark, comments: None })
     }
 
     fn block_mapping_key(&mut self, first: bool) -> Parsed<Event<'a>> {
         if first {
             self.enter()?;
         }
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         match token.kind {
             TokenKind::Key => {
                 let mark = token.end;
-                self.scanner.take()?;
+                self.take()?;
                 let next = State::BlockMappingValue;
-                match self.scanner.peek()?.kind {
+                match self.peek()?.kind {
                     TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
                         Ok(self.empty_then(next, mark))
                     }
                     _ => self.node_then(next, true, true),
                 }
             }
-            TokenKind::BlockEnd => self.end_collection(EventKind::MappingEnd),
+            TokenKind::BlockEnd => {
+                let comments = self.own_comments();
+                self.end_collection(EventKind::MappingEnd, comments)
+            }
             _ => {
                 let mark = token.start;
                 Err(self.collection_error("did not find expected key", mark))
@@ -521,15 +617,15 @@ impl<'a> Parser<'a> {
     }
 
     fn block_mapping_value(&mut self) -> Parsed<Event<'a>> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         let next = State::BlockMappingKey { first: false };
         if token.kind != TokenKind::Value {
             let mark = token.start;
             return Ok(self.empty_then(next, mark));
         }
         let mark = token.end;
-        self.scanner.take()?;
-        match self.scanner.peek()?.kind {
+        self.take()?;
+        match self.peek()?.kind {
             TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(self.empty_then(next, mark)),
             _ => self.node_then(next, true, true),
         }
@@ -541,28 +637,31 @@ impl<'a> Parser<'a> {
         if first {
             self.enter()?;
         }
-        if !first && self.scanner.peek()?.kind != TokenKind::FlowSequenceEnd {
+        if !first && self.peek()?.kind != TokenKind::FlowSequenceEnd {
             self.flow_entry("did not find expected ',' or ']'")?;
         }
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         match token.kind {
-            TokenKind::FlowSequenceEnd => self.end_collection(EventKind::SequenceEnd),
+            TokenKind::FlowSequenceEnd => {
+                let comments = self.own_comments();
+                self.end_collection(EventKind::SequenceEnd, comments)
+            }
             TokenKind::Key => {
                 let (start, end) = (token.start, token.end);
-                self.scanner.take()?;
+                self.take()?;
                 self.states.push(State::FlowSequenceEntry { first: false });
                 self.open(State::FlowPairKey, start)?;
                 let kind = EventKind::MappingStart { properties: Properties::default(), flow: true };
-                Ok(Event { kind, start, end })
+                Ok(Event { kind, start, end, comments: None })
             }
             _ => self.node_then(State::FlowSequenceEntry { first: false }, false, false),
         }
     }
 
     fn flow_entry(&mut self, problem: &str) -> Parsed<()> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         if token.kind == TokenKind::FlowEntry {
-            self.scanner.take()?;
+            self.take()?;
             return Ok(());
         }
         let mark = token.start;
@@ -570,12 +669,12 @@ impl<'a> Parser<'a> {
     }
 
     fn flow_pair_key(&mut self) -> Parsed<Event<'a>> {
-        let token = self.scanner.peek()?;
+        let token = self.peek()?;
         match token.kind {
             TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd => {
                 // The Go libraries drop this token, so that `[? , a]` and `[? : a]` read as they do there.
                 let mark = token.end;
-                self.scanner.take()?;
+                self.take()?;
                 Ok(self.empty_then(State::FlowPairValue, mark))
             }
             _ => self.node_then(State::FlowPairValue, false, false),
@@ -583,10 +682,10 @@ impl<'a> Parser<'a> {
     }
 
     fn flow_pair_value(&mut self) -> Parsed<Event<'a>> {
-        let mark = self.scanner.peek()?.start;
-        if self.scanner.peek()?.kind == TokenKind::Value {
-            self.scanner.take()?;
-            let next = &self.scanner.peek()?.kind;
+        let mark = self.peek()?.start;
+        if self.peek()?.kind == TokenKind::Value {
+            self.take()?;
+            let next = &self.peek()?.kind;
             if !matches!(next, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd) {
                 return self.node_then(State::FlowPairEnd, false, false);
             }
@@ -595,24 +694,27 @@ impl<'a> Parser<'a> {
     }
 
     fn flow_pair_end(&mut self) -> Parsed<Event<'a>> {
-        let mark = self.scanner.peek()?.start;
+        let mark = self.peek()?.start;
         self.close();
-        Ok(Event { kind: EventKind::MappingEnd, start: mark, end: mark })
+        Ok(Event { kind: EventKind::MappingEnd, start: mark, end: mark, comments: None })
     }
 
     fn flow_mapping_key(&mut self, first: bool) -> Parsed<Event<'a>> {
         if first {
             self.enter()?;
         }
-        if !first && self.scanner.peek()?.kind != TokenKind::FlowMappingEnd {
+        if !first && self.peek()?.kind != TokenKind::FlowMappingEnd {
             self.flow_entry("did not find expected ',' or '}'")?;
         }
-        match self.scanner.peek()?.kind {
-            TokenKind::FlowMappingEnd => self.end_collection(EventKind::MappingEnd),
+        match self.peek()?.kind {
+            TokenKind::FlowMappingEnd => {
+                let comments = self.own_comments();
+                self.end_collection(EventKind::MappingEnd, comments)
+            }
             TokenKind::Key => {
-                self.scanner.take()?;
+                self.take()?;
                 let next = State::FlowMappingValue { empty: false };
-                let token = self.scanner.peek()?;
+                let token = self.peek()?;
                 match token.kind {
                     TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd => {
                         let mark = token.start;
@@ -627,10 +729,10 @@ impl<'a> Parser<'a> {
 
     fn flow_mapping_value(&mut self, empty: bool) -> Parsed<Event<'a>> {
         let next = State::FlowMappingKey { first: false };
-        let mut mark = self.scanner.peek()?.start;
-        if !empty && self.scanner.peek()?.kind == TokenKind::Value {
-            self.scanner.take()?;
-            let token = self.scanner.peek()?;
+        let mut mark = self.peek()?.start;
+        if !empty && self.peek()?.kind == TokenKind::Value {
+            self.take()?;
+            let token = self.peek()?;
             if !matches!(token.kind, TokenKind::FlowEntry | TokenKind::FlowMappingEnd) {
                 return self.node_then(next, false, false);
             }
@@ -650,7 +752,7 @@ fn scalar_event<'a>(properties: Properties<'a>, token: Token<'a>, start: Mark) -
         None => style == ScalarStyle::Plain,
         Some(tag) => tag == "!",
     };
-    Event { kind: EventKind::Scalar { properties, value, style, implicit }, start, end }
+    Event { kind: EventKind::Scalar { properties, value, style, implicit }, start, end, comments: None }
 }
 
 fn empty_scalar<'a>(mark: Mark) -> Event<'a> {
@@ -660,7 +762,7 @@ fn empty_scalar<'a>(mark: Mark) -> Event<'a> {
         style: ScalarStyle::Plain,
         implicit: true,
     };
-    Event { kind, start: mark, end: mark }
+    Event { kind, start: mark, end: mark, comments: None }
 }
 
 /// The text of `bytes`, without a byte order mark; control characters and broken encodings are refused.

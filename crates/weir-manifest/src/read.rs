@@ -82,7 +82,7 @@ impl DecodeCount {
             all => 0.99 - 0.89 * ((all - 400_000) as f64 / 3_600_000.0),
         };
         if self.aliased > 100 && self.all > 1000 && self.aliased as f64 / self.all as f64 > allowed {
-            return Err(Error::new(ErrorKind::Limit, "document contains excessive aliasing"));
+            return Err(Error::new(ErrorKind::Limit, EXCESSIVE_ALIASING));
         }
         Ok(())
     }
@@ -95,6 +95,9 @@ struct Reader<'a> {
     anchors: HashMap<&'a str, usize>,
     anchored: Vec<Anchored>,
     count: DecodeCount,
+    /// Text that aliases have stood for so far, and text that is kept for aliases to come.
+    expanded_bytes: u64,
+    kept_bytes: u64,
     /// Mistakes that the Go libraries find only after the whole document has been understood.
     duplicates: Vec<(Mark, String)>,
     bad_key: Option<Error>,
@@ -107,6 +110,8 @@ struct Anchored {
     /// None while the node is being read: an alias now would contain itself.
     node: Option<Node>,
     nodes: u64,
+    /// How much text the node stands for, aliases in it expanded.
+    bytes: u64,
 }
 
 /// A value and what its surroundings must know of it.
@@ -117,8 +122,11 @@ struct Node {
     merge: bool,
     alias: bool,
     /// In strict mode, where the values of a mapping are, for mappings that get merged into others.
-    marks: Option<HashMap<String, Mark>>,
+    marks: Option<Marks>,
 }
+
+/// Where the value of each key is; for sequences of mappings with the number of the item.
+type Marks = HashMap<(usize, String), Mark>;
 
 /// What a mapping key was before it became a string; strict reading tells `1` and `"1"` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,7 +143,7 @@ enum KeyKind {
 
 /// A collection whose end has not been seen yet.
 enum Open {
-    Sequence { items: Vec<Value>, merge_source: bool, anchor: Option<usize>, nodes_before: u64, start: Mark },
+    Sequence { items: Vec<Value>, merge_source: bool, marks: Option<Marks>, begun: Begun },
     Mapping(OpenMapping),
 }
 
@@ -143,10 +151,17 @@ struct OpenMapping {
     entries: Map<String, Value>,
     key: PendingKey,
     seen: Option<HashSet<(KeyKind, String)>>,
-    marks: Option<HashMap<String, Mark>>,
-    anchor: Option<usize>,
-    nodes_before: u64,
+    marks: Option<Marks>,
+    begun: Begun,
+}
+
+/// The state of things when a collection began.
+#[derive(Clone, Copy)]
+struct Begun {
     start: Mark,
+    anchor: Option<usize>,
+    nodes: u64,
+    expanded_bytes: u64,
 }
 
 enum PendingKey {
@@ -163,6 +178,8 @@ impl<'a> Reader<'a> {
             anchors: HashMap::new(),
             anchored: Vec::new(),
             count: DecodeCount::default(),
+            expanded_bytes: 0,
+            kept_bytes: 0,
             duplicates: Vec::new(),
             bad_key: None,
             bad_value: None,
@@ -180,6 +197,7 @@ impl<'a> Reader<'a> {
         self.anchors.clear();
         self.anchored.clear();
         self.count = DecodeCount { all: 1, aliased: 0 };
+        (self.expanded_bytes, self.kept_bytes) = (0, 0);
         match self.node() {
             Ok(document) => {
                 // The end of the document.
@@ -240,6 +258,7 @@ impl<'a> Reader<'a> {
         loop {
             let event = self.parser.next()?;
             let mut mark = event.start;
+            let end = event.end;
             let node = match event.kind {
                 EventKind::SequenceStart { properties, .. } => {
                     let sequence = self.open_sequence(&properties, open.last(), mark);
@@ -252,14 +271,13 @@ impl<'a> Reader<'a> {
                     continue;
                 }
                 EventKind::SequenceEnd | EventKind::MappingEnd => match open.pop() {
-                    Some(Open::Sequence { items, anchor, nodes_before, start, .. }) => {
-                        mark = start;
-                        self.closed(Value::Array(items), None, anchor, nodes_before)
+                    Some(Open::Sequence { items, marks, begun, .. }) => {
+                        mark = begun.start;
+                        self.closed(Value::Array(items), marks, begun, end)?
                     }
-                    Some(Open::Mapping(mapping)) => {
-                        let OpenMapping { entries, marks, anchor, nodes_before, start, .. } = mapping;
-                        mark = start;
-                        self.closed(Value::Object(entries), marks, anchor, nodes_before)
+                    Some(Open::Mapping(OpenMapping { entries, marks, begun, .. })) => {
+                        mark = begun.start;
+                        self.closed(Value::Object(entries), marks, begun, end)?
                     }
                     None => {
                         return Err(self.content_error("end of a collection that never began", mark));
@@ -285,9 +303,15 @@ impl<'a> Reader<'a> {
                         self.duplicates.extend(duplicates);
                     }
                 },
-                Some(Open::Sequence { items, merge_source, .. }) => {
-                    if *merge_source && !node.value.is_object() {
-                        return Err(self.content_error(WANT_MAP, mark));
+                Some(Open::Sequence { items, merge_source, marks, .. }) => {
+                    if *merge_source {
+                        if !node.value.is_object() {
+                            return Err(self.content_error(WANT_MAP, mark));
+                        }
+                        if let (Some(marks), Some(item)) = (marks, &node.marks) {
+                            let number = items.len();
+                            marks.extend(item.iter().map(|((_, key), mark)| ((number, key.clone()), *mark)));
+                        }
                     }
                     items.push(self.value(node, mark));
                 }
@@ -343,54 +367,64 @@ impl<'a> Reader<'a> {
 
     fn open_sequence(&mut self, properties: &Properties<'a>, around: Option<&Open>, start: Mark) -> Open {
         let merge_source = is_merge_value(around);
-        let nodes_before = self.count.all;
-        if !merge_source {
-            self.count.all += 1;
+        let begun = self.begin(properties, start);
+        if merge_source {
+            // The Go library decodes the items only.
+            self.count.all -= 1;
         }
-        Open::Sequence {
-            items: Vec::new(),
-            merge_source,
-            anchor: self.begin_anchored(properties),
-            nodes_before,
-            start,
-        }
+        Open::Sequence { items: Vec::new(), merge_source, marks: self.options.strict.then(Marks::new), begun }
     }
 
     fn open_mapping(&mut self, properties: &Properties<'a>, start: Mark) -> Open {
-        let nodes_before = self.count.all;
-        self.count.all += 1;
         Open::Mapping(OpenMapping {
             entries: Map::new(),
             key: PendingKey::None,
             seen: self.options.strict.then(HashSet::new),
-            marks: self.options.strict.then(HashMap::new),
-            anchor: self.begin_anchored(properties),
-            nodes_before,
-            start,
+            marks: self.options.strict.then(Marks::new),
+            begun: self.begin(properties, start),
         })
+    }
+
+    fn begin(&mut self, properties: &Properties<'a>, start: Mark) -> Begun {
+        let begun = Begun {
+            start,
+            anchor: self.begin_anchored(properties),
+            nodes: self.count.all,
+            expanded_bytes: self.expanded_bytes,
+        };
+        self.count.all += 1;
+        begun
     }
 
     /// If a node has an anchor, makes room for it; aliases to it are errors until it is complete.
     fn begin_anchored(&mut self, properties: &Properties<'a>) -> Option<usize> {
         let anchor = properties.anchor?;
         let place = self.anchored.len();
-        self.anchored.push(Anchored { node: None, nodes: 0 });
+        self.anchored.push(Anchored { node: None, nodes: 0, bytes: 0 });
         self.anchors.insert(anchor, place);
         Some(place)
     }
 
-    fn closed(
-        &mut self,
-        value: Value,
-        marks: Option<HashMap<String, Mark>>,
-        anchor: Option<usize>,
-        nodes_before: u64,
-    ) -> Node {
+    fn closed(&mut self, value: Value, marks: Option<Marks>, begun: Begun, end: Mark) -> Result<Node, Error> {
         let node = Node { value, key: KeyKind::Collection, merge: false, alias: false, marks };
-        if let Some(anchored) = anchor.and_then(|place| self.anchored.get_mut(place)) {
-            *anchored = Anchored { node: Some(node.clone()), nodes: self.count.all - nodes_before };
+        if let Some(place) = begun.anchor {
+            let bytes = u64::from(end.offset.saturating_sub(begun.start.offset))
+                + (self.expanded_bytes - begun.expanded_bytes);
+            self.keep(place, &node, self.count.all.saturating_sub(begun.nodes), bytes, begun.start)?;
         }
-        node
+        Ok(node)
+    }
+
+    /// Keeps a copy of a node with an anchor. Anchors inside anchors keep copies of copies, hence the limit.
+    fn keep(&mut self, place: usize, node: &Node, nodes: u64, bytes: u64, mark: Mark) -> Result<(), Error> {
+        self.kept_bytes = self.kept_bytes.saturating_add(bytes);
+        if self.kept_bytes > ALIASED_BYTES_MAX {
+            return Err(self.parser.error_at(ErrorKind::Limit, "anchors keep too much text", mark));
+        }
+        if let Some(anchored) = self.anchored.get_mut(place) {
+            *anchored = Anchored { node: Some(node.clone()), nodes, bytes };
+        }
+        Ok(())
     }
 
     fn leaf(&mut self, event: Event<'a>) -> Result<Node, Error> {
@@ -410,6 +444,10 @@ impl<'a> Reader<'a> {
                 // Counted before the copy is made: the copy is what an attacker wants.
                 let (line, column) = self.parser.position(event.start);
                 self.count.add_alias(anchored.nodes).map_err(|error| error.at(line, column))?;
+                self.expanded_bytes = self.expanded_bytes.saturating_add(anchored.bytes);
+                if self.expanded_bytes > ALIASED_BYTES_MAX {
+                    return Err(Error::new(ErrorKind::Limit, EXCESSIVE_ALIASING).at(line, column));
+                }
                 Ok(Node { alias: true, ..node.clone() })
             }
             EventKind::Scalar { properties, value, style, implicit } => {
@@ -422,10 +460,10 @@ impl<'a> Reader<'a> {
                     error.at(line, column)
                 })?;
                 let node = Node { value, key, merge, alias: false, marks: None };
-                if let Some(anchored) =
-                    self.begin_anchored(&properties).and_then(|place| self.anchored.get_mut(place))
-                {
-                    *anchored = Anchored { node: Some(Node { merge: false, ..node.clone() }), nodes: 1 };
+                if let Some(place) = self.begin_anchored(&properties) {
+                    let kept = Node { merge: false, ..node.clone() };
+                    let bytes = u64::from(event.end.offset.saturating_sub(event.start.offset));
+                    self.keep(place, &kept, 1, bytes, event.start)?;
                 }
                 Ok(node)
             }
@@ -437,6 +475,11 @@ impl<'a> Reader<'a> {
 fn is_merge_value(around: Option<&Open>) -> bool {
     matches!(around, Some(Open::Mapping(OpenMapping { key: PendingKey::Merge, .. })))
 }
+
+/// Aliases may stand for this much text in one document, and anchors may keep this much.
+const ALIASED_BYTES_MAX: u64 = 1 << 28;
+
+const EXCESSIVE_ALIASING: &str = "document contains excessive aliasing";
 
 const UNKNOWN_ANCHOR: &str = "unknown anchor";
 
@@ -456,7 +499,7 @@ impl OpenMapping {
                 return Some(format!("key {key} already set in map"));
             }
             if let Some(marks) = &mut self.marks {
-                marks.insert(name.clone(), mark);
+                marks.insert((0, name.clone()), mark);
             }
         }
         self.entries.insert(name, value);
@@ -469,22 +512,29 @@ impl OpenMapping {
     fn merge(&mut self, source: Node) -> Result<Vec<(Mark, String)>, &'static str> {
         let mut marks = source.marks.unwrap_or_default();
         let sources = match source.value {
-            Value::Object(entries) => vec![entries],
+            Value::Object(entries) => vec![(0, entries)],
             Value::Array(items) if !source.alias => {
                 let maps: Option<Vec<_>> = items
                     .into_iter()
+                    .enumerate()
                     .rev()
-                    .map(|item| if let Value::Object(entries) = item { Some(entries) } else { None })
+                    .map(|(number, item)| match item {
+                        Value::Object(entries) => Some((number, entries)),
+                        _ => None,
+                    })
                     .collect();
                 maps.ok_or(WANT_MAP)?
             }
             _ => return Err(WANT_MAP),
         };
         let mut duplicates = Vec::new();
-        for (name, value) in sources.into_iter().flatten() {
-            let mark = marks.remove(&name).unwrap_or_default();
-            if let Some(problem) = self.insert(name, KeyKind::String, value, mark) {
-                duplicates.push((mark, problem));
+        for (number, entries) in sources {
+            for (name, value) in entries {
+                let place = (number, name);
+                let mark = marks.remove(&place).unwrap_or_default();
+                if let Some(problem) = self.insert(place.1, KeyKind::String, value, mark) {
+                    duplicates.push((mark, problem));
+                }
             }
         }
         Ok(duplicates)

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use crate::chars::{break_width, byte, is_blank, is_break, is_break_or_end, is_white_or_end, is_word, width};
+use crate::comments::{CommentLog, Surroundings};
 use crate::error::{Error, ErrorKind};
+use crate::node::Comments;
 
 /// Block collections and flow collections each may nest this deep.
 pub(crate) const DEPTH_MAX: usize = 1_000;
@@ -100,6 +102,29 @@ pub(crate) struct Token<'a> {
     pub(crate) end: Mark,
 }
 
+/// What the search for comments must know of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TokenClass {
+    Value,
+    FlowEntry,
+    BlockEntry,
+    BlockSequenceStart,
+    Other,
+}
+
+impl Token<'_> {
+    fn class(&self) -> (TokenClass, Mark) {
+        let class = match self.kind {
+            TokenKind::Value => TokenClass::Value,
+            TokenKind::FlowEntry => TokenClass::FlowEntry,
+            TokenKind::BlockEntry => TokenClass::BlockEntry,
+            TokenKind::BlockSequenceStart => TokenClass::BlockSequenceStart,
+            _ => TokenClass::Other,
+        };
+        (class, self.start)
+    }
+}
+
 /// A place where a key without `?` may have begun.
 #[derive(Debug, Clone, Copy, Default)]
 struct SimpleKey {
@@ -125,6 +150,9 @@ pub(crate) struct Scanner<'a> {
     indents: Vec<i32>,
     simple_key_allowed: bool,
     simple_keys: Vec<SimpleKey>,
+    /// Comments, if anyone wants them, and the last two tokens that have been taken, which they may belong to.
+    comments: Option<Box<CommentLog>>,
+    taken: [Option<(TokenClass, Mark)>; 2],
     /// (token number, flow level) of keys that may still be possible, by token number.
     pending_keys: VecDeque<(usize, usize)>,
 }
@@ -148,6 +176,8 @@ impl<'a> Scanner<'a> {
             indents: Vec::new(),
             simple_key_allowed: true,
             simple_keys: vec![SimpleKey::default()],
+            comments: None,
+            taken: [None; 2],
             pending_keys: VecDeque::new(),
         }
     }
@@ -166,9 +196,85 @@ impl<'a> Scanner<'a> {
         self.peek()?;
         self.head_ready = false;
         self.tokens_taken += 1;
+        if self.comments.is_some()
+            && let Some(token) = self.tokens.front()
+        {
+            self.taken = [self.taken[1], Some(token.class())];
+        }
         self.tokens
             .pop_front()
             .ok_or_else(|| Error::new(ErrorKind::Syntax, "read past the end of the stream"))
+    }
+
+    /// Logs comments from now on.
+    pub(crate) fn log_comments(&mut self) {
+        self.comments = Some(Box::default());
+    }
+
+    /// Moves the comments that belong to the token at the head of the queue to `taken`.
+    pub(crate) fn take_comments(&mut self, taken: &mut Comments) {
+        if let (Some(comments), Some(token)) = (&mut self.comments, self.tokens.front()) {
+            let ends_block = token.kind == TokenKind::BlockEnd;
+            let mark = if ends_block { token.end } else { token.start };
+            comments.take(mark.offset as usize, ends_block, taken);
+        }
+    }
+
+    /// The last tokens but `back`, taken ones included.
+    fn recent(&self, back: usize) -> Option<(TokenClass, Mark)> {
+        match self.tokens.len().checked_sub(back + 1) {
+            Some(place) => self.tokens.get(place).map(Token::class),
+            None => {
+                self.taken.get(1 + self.tokens.len() - back.min(1 + self.tokens.len())).copied().flatten()
+            }
+        }
+    }
+
+    /// Line breaks since the last character that is not white.
+    fn newlines(&self) -> usize {
+        let before = self.text.get(..self.offset).unwrap_or_default();
+        let white = before.trim_end_matches([' ', '\t', '\r', '\n', '\u{85}', '\u{2028}', '\u{2029}']).len();
+        let mut at = white;
+        let mut lines = 0;
+        while at < self.offset {
+            let width = break_width(self.bytes, at);
+            lines += usize::from(width > 0);
+            at += width.max(1);
+        }
+        lines
+    }
+
+    fn scan_line_comment(&mut self, token: Mark) {
+        if self.comments.is_none() || self.newlines() > 0 {
+            return;
+        }
+        let at = self.mark();
+        if let Some(comments) = &mut self.comments {
+            self.offset = comments.line(self.text, at, token.offset as usize);
+        }
+    }
+
+    fn scan_comments(&mut self, scanned_from: Mark) {
+        let mut token = self.recent(0);
+        if token.is_some_and(|(class, _)| class == TokenClass::FlowEntry) {
+            token = self.recent(1).or(token);
+        }
+        let around = Surroundings {
+            scanned_from,
+            token: token
+                .map_or((0, false), |(class, mark)| (mark.offset as usize, class == TokenClass::Value)),
+            indent: self.indent,
+            in_flow: self.in_flow(),
+            newlines: self.newlines(),
+        };
+        let at = self.mark();
+        let Some(comments) = &mut self.comments else { return };
+        let end = comments.lines(self.text, at, around);
+        while self.offset < end {
+            if !self.skip_break() {
+                self.offset += 1;
+            }
+        }
     }
 
     pub(crate) fn text(&self) -> &'a str {
@@ -320,8 +426,13 @@ impl<'a> Scanner<'a> {
         if self.in_flow() {
             return;
         }
+        let (mut end, mut offset) = (mark, i64::from(mark.offset) - 1);
         while self.indent > column {
-            self.tokens.push_back(Token { kind: TokenKind::BlockEnd, start: mark, end: mark });
+            if let Some(comments) = &self.comments {
+                comments.block_end(&mut end, &mut offset, self.indent);
+            }
+            let last = Mark { offset: offset.max(0) as u32, ..end };
+            self.tokens.push_back(Token { kind: TokenKind::BlockEnd, start: end, end: last });
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
@@ -331,13 +442,12 @@ impl<'a> Scanner<'a> {
     fn fetch_token(&mut self) -> Scanned<()> {
         // The newer library says that a block ends where its last line ends, not where the next token begins.
         let last = self.mark();
-        self.skip_to_token();
+        self.skip_to_token(last);
         let end = if self.dialect == Dialect::V3 { last } else { self.mark() };
         self.unroll_indent(self.column() as i32, end);
 
-        let at = self.offset;
-        let first = byte(self.bytes, at);
-        if at >= self.bytes.len() {
+        let first = byte(self.bytes, self.offset);
+        if self.offset >= self.bytes.len() {
             return self.fetch_stream_end();
         }
         if self.column() == 0 {
@@ -352,7 +462,21 @@ impl<'a> Scanner<'a> {
             }
         }
         let in_flow = self.in_flow();
-        let white_follows = is_white_or_end(self.bytes, at + 1);
+        let mut owner = self.mark();
+        if self.comments.is_some() && first == if in_flow { b',' } else { b':' } {
+            // What follows these signs belongs to what is before them.
+            owner = self.recent(0).map_or(owner, |(_, mark)| mark);
+        }
+        self.fetch_content(first, in_flow)?;
+        if self.comments.is_some() && self.recent(0).is_some_and(|(class, _)| class != TokenClass::BlockEntry)
+        {
+            self.scan_line_comment(owner);
+        }
+        Ok(())
+    }
+
+    fn fetch_content(&mut self, first: u8, in_flow: bool) -> Scanned<()> {
+        let white_follows = is_white_or_end(self.bytes, self.offset + 1);
         match first {
             b'[' => self.fetch_flow_start(TokenKind::FlowSequenceStart),
             b'{' => self.fetch_flow_start(TokenKind::FlowMappingStart),
@@ -386,7 +510,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips blanks, comments and line breaks. A tab counts as a blank only where no block key could begin.
-    fn skip_to_token(&mut self) {
+    fn skip_to_token(&mut self, from: Mark) {
         loop {
             loop {
                 match byte(self.bytes, self.offset) {
@@ -395,8 +519,13 @@ impl<'a> Scanner<'a> {
                     _ => break,
                 }
             }
+            self.move_item_comment();
             if byte(self.bytes, self.offset) == b'#' {
-                self.skip_comment();
+                if self.comments.is_some() {
+                    self.scan_comments(from);
+                } else {
+                    self.skip_comment();
+                }
             }
             if !self.skip_break() {
                 return;
@@ -404,6 +533,20 @@ impl<'a> Scanner<'a> {
             if !self.in_flow() {
                 self.simple_key_allowed = true;
             }
+        }
+    }
+
+    /// A comment behind the key of a sequence belongs to its first item, if that is where the comment was found last.
+    fn move_item_comment(&mut self) {
+        if self.comments.is_none() || is_break(self.bytes, self.offset) {
+            return;
+        }
+        let recent = [1, 0].map(|back| self.recent(back).map(|(class, _)| class));
+        let at = self.mark();
+        if recent == [Some(TokenClass::BlockSequenceStart), Some(TokenClass::BlockEntry)]
+            && let Some(comments) = &mut self.comments
+        {
+            comments.line_to_head(at);
         }
     }
 
@@ -776,6 +919,10 @@ impl<'a> Scanner<'a> {
                 }
                 _ => break,
             }
+        }
+        self.skip_blanks();
+        if byte(self.bytes, self.offset) == b'#' {
+            self.scan_line_comment(start);
         }
         self.skip_rest_of_line(start)?;
         let mut end = self.mark();

@@ -169,5 +169,14 @@ fn json(text: &str) -> Option<Value> {
 
 /// The operations that random inputs are compared with.
 #[allow(dead_code, reason = "used by one of the programs that include this file")]
-pub(crate) const ALL: &[&str] =
-    &["read", "read-strict", "write", "write-pretty", "nodes", "rewrite-2", "rewrite-4", "rewrite-compact"];
+pub(crate) const ALL: &[&str] = &[
+    "read",
+    "read-strict",
+    "write",
+    "write-pretty",
+    "nodes",
+    "nodes-comments",
+    "rewrite-2",
+    "rewrite-4",
+    "rewrite-compact",
+];
