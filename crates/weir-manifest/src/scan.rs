@@ -121,7 +121,7 @@ impl Token<'_> {
             TokenKind::BlockSequenceStart => TokenClass::BlockSequenceStart,
             _ => TokenClass::Other,
         };
-        (class, self.start)
+        (class, if self.kind == TokenKind::BlockEnd { self.end } else { self.start })
     }
 }
 
