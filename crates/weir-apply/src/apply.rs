@@ -246,6 +246,15 @@ async fn plan(
     }
     let mode = ApplyMode { manager: &options.manager, dry_run: true };
     let mut dry_run = dry_run_served(cluster, desired, mode, &object, applied).await;
+    // An item that someone put into a list with kubectl may clash with ours, such as a Service port of the
+    // same name. Taken over, it goes with the dry-run; the reference is stuck here.
+    if dry_run.as_ref().is_err_and(ClusterError::is_invalid)
+        && let Some(cleaned_up) = clean_up(cluster, options, desired, live.as_ref()).await?
+    {
+        live = Some(cleaned_up);
+        cleaned = true;
+        dry_run = cluster.apply(desired, mode).await;
+    }
     if let (Err(error), Some(existing)) = (&dry_run, &live)
         && error.is_immutable()
         && (options.force || policy::forces(group, desired, existing))
@@ -257,11 +266,8 @@ async fn plan(
     let dry_run = dry_run.map_err(|error| {
         refused(object.clone(), mask::error(desired, error), live.is_some(), options.force)
     })?;
-    if let Some(existing) = live.as_ref().filter(|existing| !policy::merges(group, desired, existing))
-        && let Some(operations) = options.clean_up.patch(existing, &options.manager)
-    {
-        let patched = cluster.patch(&object, &operations, &options.manager).await;
-        live = Some(patched.map_err(|source| ApplyError::CleanUp { object: object.clone(), source })?);
+    if let Some(cleaned_up) = clean_up(cluster, options, desired, live.as_ref()).await? {
+        live = Some(cleaned_up);
         cleaned = true;
     }
     let action = match &live {
@@ -283,6 +289,26 @@ async fn plan(
     let entry = Entry { object: ObjectRef::of(&dry_run), action };
     let live = if action == Action::Unchanged { live } else { None };
     Ok(Planned { entry, payload, live })
+}
+
+/// Removes the traces of other managers from the live object; `None` when there are none, or they may stay.
+async fn clean_up(
+    cluster: &dyn Cluster,
+    options: &Options,
+    desired: &Value,
+    live: Option<&Value>,
+) -> Result<Option<Value>, ApplyError> {
+    let Some(operations) = live
+        .filter(|existing| !policy::merges(&options.owner_group, desired, existing))
+        .and_then(|existing| options.clean_up.patch(existing, &options.manager))
+    else {
+        return Ok(None);
+    };
+    let object = ObjectRef::of(desired);
+    match cluster.patch(&object, &operations, &options.manager).await {
+        Ok(cleaned_up) => Ok(Some(cleaned_up)),
+        Err(source) => Err(ApplyError::CleanUp { object, source }),
+    }
 }
 
 /// The dry-run; for a kind whose CRD was applied just before, after a while if it is not served yet.

@@ -84,6 +84,11 @@ impl ClusterError {
         }
     }
 
+    /// Whether the API server finds a value of the object invalid.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Api { code: 422, .. })
+    }
+
     /// Whether the same request may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         match self {

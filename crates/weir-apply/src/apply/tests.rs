@@ -134,6 +134,28 @@ async fn traces_of_kubectl_are_taken_over_once() {
 }
 
 #[tokio::test]
+async fn a_dry_run_that_clashes_with_a_kubectl_edit_passes_once_the_edit_is_taken_over() {
+    let cluster = MemoryCluster::new();
+    let options = Options::kustomize();
+    let clash = || refused(422, "Invalid", "spec.ports[1].name: Duplicate value: \"http\"");
+    let mut live = config("a", "2");
+    cluster.put(live.clone());
+    cluster.fail(Verb::DryRun, "ConfigMap/n/a", clash(), 1);
+    let (_, result) = run(&cluster, &options, vec![config("a", "1")]).await;
+    assert!(result.is_err(), "nothing to take over");
+    live["metadata"]["managedFields"] =
+        json!([{"manager": "kubectl-patch", "operation": "Update", "fieldsV1": {"f:data": {"f:k": {}}}}]);
+    cluster.put(live);
+    cluster.take_requests();
+    cluster.fail(Verb::DryRun, "ConfigMap/n/a", clash(), 1);
+    assert_eq!(changes(&cluster, &options, vec![config("a", "1")]).await, "ConfigMap/n/a configured");
+    assert_eq!(
+        writes(&cluster),
+        [(Verb::Patch, "ConfigMap/n/a".to_owned()), (Verb::Apply, "ConfigMap/n/a".to_owned())]
+    );
+}
+
+#[tokio::test]
 async fn a_refused_object_keeps_its_stage_from_being_applied() {
     let cluster = MemoryCluster::new();
     let options = Options::kustomize();
