@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use weir_api::GoDuration;
 
 use crate::commands::{
-    check, debug, delete, events, export, get, logs, reconcile, resume, stats, suspend, trace, tree, version,
+    build, check, debug, delete, envsubst, events, export, get, logs, reconcile, resume, stats, suspend,
+    trace, tree, version,
 };
 
 /// Looks at, triggers and suspends what the controllers do.
@@ -46,6 +47,10 @@ pub(crate) enum Command {
     Stats(stats::Arguments),
     /// Print objects as YAML, ready to be applied elsewhere
     Export(export::Arguments),
+    /// Print what a controller would apply, made from local files
+    Build(build::Arguments),
+    /// Replace variables in text with those of the environment
+    Envsubst(envsubst::Arguments),
     /// Check whether the cluster can run the controllers, and whether they run
     Check(check::Arguments),
     /// Print the version of this command and of the controllers

@@ -72,6 +72,22 @@ pub(crate) enum Error {
     ObjectNotFound { subject: String, scope: String },
     #[error("object not managed by Flux")]
     Unmanaged,
+    #[error("no such directory: '{path}'")]
+    Directory { path: String },
+    #[error("malformed {what}")]
+    Malformed {
+        what: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("kustomize build failed")]
+    Build(#[source] weir_kustomize::Error),
+    #[error("failed to substitute variables in line {line}")]
+    Substitute {
+        line: usize,
+        #[source]
+        source: weir_kustomize::Error,
+    },
     #[error("check failed")]
     CheckFailed,
     #[error("invalid object reference '{0}', must be <Kind> or <Kind>/<name>")]

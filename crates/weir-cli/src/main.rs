@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod connection;
 mod digest;
+mod disk;
 mod error;
 mod kind;
 mod kstatus;

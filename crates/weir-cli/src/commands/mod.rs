@@ -1,8 +1,10 @@
 //! The sub-commands, one file each.
 
+pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod debug;
 pub(crate) mod delete;
+pub(crate) mod envsubst;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
@@ -27,6 +29,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     let global = &arguments.global;
     match arguments.command {
         Command::Version(arguments) => version::run(global, &arguments).await,
+        Command::Build(arguments) => build::run(global, &arguments).await,
+        Command::Envsubst(arguments) => envsubst::run(&arguments),
         Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,
         Command::Get(arguments) => get::run(&Connection::new(global).await?, &arguments).await,
         Command::Reconcile(arguments) => reconcile::run(&Connection::new(global).await?, arguments).await,
