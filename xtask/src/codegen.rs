@@ -60,12 +60,14 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         files.insert(Path::new(CRDS).join(format!("{name}.yaml")), text);
     }
     files.insert(Path::new(REFERENCE).join("metrics.md"), crate::reference::metrics());
-    let controllers = [(
-        weir_source_controller::PROGRAM,
-        flags::command::<weir_source_controller::Flags>(&weir_source_controller::PROGRAM),
-    )];
+    let source = &weir_source_controller::PROGRAM;
+    let kustomize = &weir_kustomize_controller::settings::PROGRAM;
+    let controllers = [
+        (source, flags::command::<weir_source_controller::Flags>(source)),
+        (kustomize, flags::command::<weir_kustomize_controller::settings::Flags>(kustomize)),
+    ];
     for (program, command) in controllers {
-        let page = crate::reference::flags(&program, &command);
+        let page = crate::reference::flags(program, &command);
         files.insert(Path::new(REFERENCE).join(format!("flags-{}.md", program.name)), page);
     }
     Ok(files)

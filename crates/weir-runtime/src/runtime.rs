@@ -203,14 +203,16 @@ impl Runtime {
         let (recorder, queues) =
             Recorder::with_queues(self.metrics.clone(), Arc::clone(&self.clock), receiver.is_some());
         let (name, host) = (self.settings.name.clone(), self.settings.host.clone());
-        self.senders.push(Box::pin(send_to_kubernetes(
-            queues.kubernetes,
-            self.client.clone(),
-            name.clone(),
-            host.clone(),
-            self.metrics.clone(),
-            self.finish.clone(),
-        )));
+        for queue in queues.kubernetes {
+            self.senders.push(Box::pin(send_to_kubernetes(
+                queue,
+                self.client.clone(),
+                name.clone(),
+                host.clone(),
+                self.metrics.clone(),
+                self.finish.clone(),
+            )));
+        }
         if let Some(receiver) = receiver.map(Arc::new) {
             for queue in queues.receivers {
                 self.senders.push(Box::pin(send_to_receiver(
