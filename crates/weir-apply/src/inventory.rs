@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use weir_manifest::ObjectId;
+
 use crate::change::{Action, ChangeSet};
 use crate::object::ObjectRef;
 
@@ -14,18 +16,16 @@ pub struct InventoryEntry {
     pub version: String,
 }
 
-const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
-
 impl InventoryEntry {
     /// The entry of an object.
     pub fn of(object: &ObjectRef) -> Self {
-        let rbac = object.group == RBAC_GROUP
-            && matches!(object.kind.as_str(), "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding");
-        let name = if rbac { object.name.replace(':', "__") } else { object.name.clone() };
-        Self {
-            id: format!("{}_{}_{}_{}", object.namespace, name, object.group, object.kind),
-            version: object.version.clone(),
-        }
+        let identity = ObjectId {
+            group: object.group.clone(),
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        };
+        Self { id: identity.inventory_id(), version: object.version.clone() }
     }
 
     /// The object an entry names.
@@ -33,19 +33,16 @@ impl InventoryEntry {
     /// # Errors
     /// When the identity does not have four parts.
     pub fn object(&self) -> Result<ObjectRef, InvalidId> {
-        let invalid = || InvalidId(self.id.clone());
-        let (namespace, rest) = self.id.split_once('_').ok_or_else(invalid)?;
-        let (rest, kind) = rest.rsplit_once('_').ok_or_else(invalid)?;
-        let (name, group) = rest.rsplit_once('_').ok_or_else(invalid)?;
-        if name.is_empty() || kind.is_empty() {
-            return Err(invalid());
-        }
+        let parsed = ObjectId::from_inventory_id(&self.id);
+        let identity = parsed
+            .filter(|identity| !identity.name.is_empty() && !identity.kind.is_empty())
+            .ok_or_else(|| InvalidId(self.id.clone()))?;
         Ok(ObjectRef {
-            group: group.to_owned(),
+            group: identity.group,
             version: self.version.clone(),
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.replace("__", ":"),
+            kind: identity.kind,
+            namespace: identity.namespace,
+            name: identity.name,
         })
     }
 }
@@ -155,7 +152,7 @@ mod tests {
         check(&object("", "flux-system", "", "Namespace"), "_flux-system__Namespace");
         check(&object("apps", "web", "apps", "Deployment"), "apps_web_apps_Deployment");
         check(
-            &object("", "system:node", RBAC_GROUP, "ClusterRole"),
+            &object("", "system:node", "rbac.authorization.k8s.io", "ClusterRole"),
             "_system__node_rbac.authorization.k8s.io_ClusterRole",
         );
     }

@@ -4,52 +4,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use weir_manifest::apply_rank;
 
 use crate::object::ObjectRef;
 
-/// Kinds applied before all others, first to last. Only the kind name counts, not its group.
-const FIRST: &[&str] = &[
-    "CustomResourceDefinition",
-    "Namespace",
-    "ClusterRole",
-    "ClusterClass",
-    "RuntimeClass",
-    "PriorityClass",
-    "StorageClass",
-    "VolumeSnapshotClass",
-    "IngressClass",
-    "GatewayClass",
-    "ClusterRoleBinding",
-    "ResourceQuota",
-    "ServiceAccount",
-    "Role",
-    "RoleBinding",
-    "ConfigMap",
-    "Secret",
-    "Service",
-    "LimitRange",
-    "Deployment",
-    "StatefulSet",
-    "CronJob",
-    "PodDisruptionBudget",
-];
-
-/// Kinds applied after all others.
-const LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-
-fn rank(kind: &str) -> usize {
-    if let Some(position) = FIRST.iter().position(|first| *first == kind) {
-        return position;
-    }
-    match LAST.iter().position(|last| *last == kind) {
-        Some(position) => FIRST.len() + 1 + position,
-        None => FIRST.len(),
-    }
-}
-
 /// The apply order of two objects: kind rank, group, kind, namespace, name. Pruning uses its reverse.
 pub fn apply_order(left: &ObjectRef, right: &ObjectRef) -> Ordering {
-    let key = |object: &ObjectRef| rank(&object.kind);
+    let key = |object: &ObjectRef| apply_rank(&object.kind);
     key(left)
         .cmp(&key(right))
         .then_with(|| left.group.cmp(&right.group))

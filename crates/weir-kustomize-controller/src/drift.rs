@@ -6,6 +6,8 @@
 //! replica count that is not ours does not change it; an edit of one of our fields does, because the
 //! API server takes its ownership from us.
 
+mod tracker;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Api;
-use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use parking_lot::Mutex;
@@ -23,172 +25,19 @@ use tokio::time::Instant;
 use weir_api::kustomize::Kustomization;
 use weir_apply::apply::Applied;
 use weir_apply::kubernetes::KubernetesCluster;
-use weir_apply::managers::CleanUp;
+use weir_apply::managers::{CleanUp, other_managers};
 use weir_apply::object::{self, ObjectRef};
-use weir_runtime::{Handle, ObjectKey, Priority, Trigger};
+use weir_runtime::{Handle, Notice, ObjectKey, Priority, Recorder, Severity, Store, Trigger};
 
-use crate::decide::GROUP;
+use self::tracker::{Drifted, FIGHT_TOLD_FROM, Identity, Seen, Tracker, identity};
+use crate::decide::{GROUP, go};
 
-/// The first pause before drift is undone again; it doubles while the drift comes back.
-const FIGHT_DELAY_MIN: Duration = Duration::from_secs(1);
-/// The longest pause.
-const FIGHT_DELAY_MAX: Duration = Duration::from_mins(10);
-/// Drift that comes back after this long is no fight.
-const FIGHT_OVER_AFTER: Duration = Duration::from_mins(1);
 /// The pause before a kind that cannot be watched is tried again.
 const WATCH_RETRY_DELAY: Duration = Duration::from_secs(30);
-
-/// An object whatever its version: group, kind, namespace, name.
-type Identity = (String, String, String, String);
-
-fn identity(object: &ObjectRef) -> Identity {
-    (object.group.clone(), object.kind.clone(), object.namespace.clone(), object.name.clone())
-}
-
-/// What is known of a managed object.
-#[derive(Debug, Clone)]
-struct Tracked {
-    owner: ObjectKey,
-    fingerprint: u64,
-    version: Option<u64>,
-    /// A run has been asked for since the object was applied.
-    marked: bool,
-}
-
-/// What a watch has seen of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    /// `None`: it is gone.
-    fingerprint: Option<u64>,
-    version: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Fight {
-    rounds: u32,
-    last: Instant,
-}
-
-/// Compares what watches see with what was applied. No IO; time comes in.
-#[derive(Debug, Default)]
-struct Tracker {
-    objects: HashMap<Identity, Tracked>,
-    owned: HashMap<ObjectKey, HashSet<Identity>>,
-    /// Owners that are being applied, and what was seen of their objects meanwhile.
-    running: HashMap<ObjectKey, HashMap<Identity, Seen>>,
-    fights: HashMap<Identity, Fight>,
-}
-
-/// An owner that has to run, and when.
-#[derive(Debug, PartialEq, Eq)]
-struct Drifted {
-    owner: ObjectKey,
-    object: Identity,
-    delay: Duration,
-}
-
-impl Tracker {
-    fn begin(&mut self, owner: &ObjectKey) {
-        self.running.entry(owner.clone()).or_default();
-    }
-
-    /// Takes in what was applied; `complete` if that is everything the owner has.
-    fn record(
-        &mut self,
-        owner: &ObjectKey,
-        applied: impl IntoIterator<Item = (Identity, Seen)>,
-        complete: bool,
-    ) {
-        let mut listed = HashSet::new();
-        for (identity, seen) in applied {
-            listed.insert(identity.clone());
-            let Some(fingerprint) = seen.fingerprint else { continue };
-            let tracked = Tracked { owner: owner.clone(), fingerprint, version: seen.version, marked: false };
-            self.objects.insert(identity, tracked);
-        }
-        let owned = self.owned.entry(owner.clone()).or_default();
-        if complete {
-            for gone in owned.difference(&listed) {
-                if self.objects.get(gone).is_some_and(|tracked| tracked.owner == *owner) {
-                    self.objects.remove(gone);
-                    self.fights.remove(gone);
-                }
-            }
-            *owned = listed;
-        } else {
-            owned.extend(listed);
-        }
-    }
-
-    /// The run is over: looks at what was seen meanwhile.
-    fn end(&mut self, owner: &ObjectKey, now: Instant) -> Option<Drifted> {
-        let pending = self.running.remove(owner)?;
-        let mut drifted = None;
-        for (identity, seen) in pending {
-            drifted = drifted.or_else(|| self.see(&identity, seen, now));
-        }
-        drifted
-    }
-
-    /// Takes in what a watch saw.
-    fn see(&mut self, identity: &Identity, seen: Seen, now: Instant) -> Option<Drifted> {
-        let tracked = self.objects.get_mut(identity)?;
-        if let Some(pending) = self.running.get_mut(&tracked.owner) {
-            pending.insert(identity.clone(), seen);
-            return None;
-        }
-        if tracked.marked {
-            return None;
-        }
-        let is_old = matches!((seen.version, tracked.version), (Some(seen), Some(known)) if seen <= known);
-        if is_old {
-            return None;
-        }
-        if seen.fingerprint == Some(tracked.fingerprint) {
-            tracked.version = seen.version;
-            return None;
-        }
-        tracked.marked = true;
-        let owner = tracked.owner.clone();
-        let delay = self.fight(identity, now);
-        Some(Drifted { owner, object: identity.clone(), delay })
-    }
-
-    /// How long to wait before drift is undone: not at all at first, longer while it comes back.
-    fn fight(&mut self, identity: &Identity, now: Instant) -> Duration {
-        let fight = self.fights.entry(identity.clone()).or_insert(Fight { rounds: 0, last: now });
-        if now.duration_since(fight.last) > FIGHT_OVER_AFTER.max(delay_of(fight.rounds) * 2) {
-            fight.rounds = 0;
-        }
-        let delay = delay_of(fight.rounds);
-        fight.rounds = fight.rounds.saturating_add(1);
-        fight.last = now;
-        delay
-    }
-
-    fn forget(&mut self, owner: &ObjectKey) {
-        for identity in self.owned.remove(owner).unwrap_or_default() {
-            if self.objects.get(&identity).is_some_and(|tracked| tracked.owner == *owner) {
-                self.objects.remove(&identity);
-                self.fights.remove(&identity);
-            }
-        }
-        self.running.remove(owner);
-    }
-
-    /// The objects of a kind that are known, to find out which are gone after a new list.
-    fn of_kind(&self, group: &str, kind: &str) -> Vec<Identity> {
-        self.objects.keys().filter(|(g, k, _, _)| g == group && k == kind).cloned().collect()
-    }
-}
-
-/// The pause after a number of rounds: none for the first two, then doubling.
-fn delay_of(rounds: u32) -> Duration {
-    match rounds.checked_sub(2) {
-        None => Duration::ZERO,
-        Some(doublings) => FIGHT_DELAY_MIN.saturating_mul(1 << doublings.min(16)).min(FIGHT_DELAY_MAX),
-    }
-}
+/// How long after a definition changed those who wait for it run: by then it is usually served.
+const DEFINED_DELAY: Duration = Duration::from_secs(1);
+/// How many names of other field managers are told.
+const MANAGERS_TOLD_MAX: usize = 3;
 
 /// A hash of what we own of an object, and of what is to be cleaned up on it.
 fn fingerprint(live: &Value, clean_up: &CleanUp, manager: &str) -> u64 {
@@ -207,32 +56,127 @@ fn fingerprint(live: &Value, clean_up: &CleanUp, manager: &str) -> u64 {
     hasher.finish()
 }
 
+/// Whom to ask for runs, and whom to tell.
+struct Connection {
+    handle: Handle,
+    recorder: Recorder,
+    kustomizations: Store<Kustomization>,
+}
+
 /// Watches the managed kinds and has Kustomizations run whose objects were changed.
 pub struct DriftWatch {
     cluster: Arc<KubernetesCluster>,
     clean_up: CleanUp,
     manager: &'static str,
+    full_check_interval: Duration,
     tracker: Mutex<Tracker>,
-    watched: Mutex<HashSet<(String, String)>>,
-    handle: OnceLock<Handle>,
+    /// The kinds that are watched, and whether the watch is up to date.
+    watched: Mutex<HashMap<(String, String), bool>>,
+    definitions: OnceLock<()>,
+    connection: OnceLock<Connection>,
 }
 
 impl DriftWatch {
-    /// A watch that knows nothing yet.
-    pub fn new(cluster: Arc<KubernetesCluster>, clean_up: CleanUp, manager: &'static str) -> Arc<Self> {
+    /// A watch that knows nothing yet. A Kustomization is looked at in full at least once per
+    /// `full_check_interval`.
+    pub fn new(
+        cluster: Arc<KubernetesCluster>,
+        clean_up: CleanUp,
+        manager: &'static str,
+        full_check_interval: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
             cluster,
             clean_up,
             manager,
+            full_check_interval,
             tracker: Mutex::default(),
             watched: Mutex::default(),
-            handle: OnceLock::new(),
+            definitions: OnceLock::new(),
+            connection: OnceLock::new(),
         })
     }
 
-    /// Says whom to ask for runs.
-    pub fn connect(&self, handle: Handle) {
-        let _ = self.handle.set(handle);
+    /// Says whom to ask for runs and whom to tell.
+    pub fn connect(&self, handle: Handle, recorder: Recorder, kustomizations: Store<Kustomization>) {
+        let _ = self.connection.set(Connection { handle, recorder, kustomizations });
+    }
+
+    /// Everything was as it should be: what the health depends on is remembered.
+    pub fn settle(&self, object: &Kustomization, key: String, targets: Vec<ObjectRef>) {
+        self.tracker.lock().settle(&ObjectKey::of(object), key, targets, Instant::now());
+    }
+
+    /// What the health depends on, if nothing else has to be looked at.
+    pub fn settled(&self, object: &Kustomization, key: &str) -> Option<Vec<ObjectRef>> {
+        let watched = self.watched.lock().clone();
+        let is_watched = |group: &str, kind: &str| {
+            watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
+        };
+        let tracker = self.tracker.lock();
+        let settled = tracker.settled(
+            &ObjectKey::of(object),
+            key,
+            self.full_check_interval,
+            Instant::now(),
+            is_watched,
+        );
+        settled.map(<[ObjectRef]>::to_vec)
+    }
+
+    /// A Kustomization cannot be applied before a kind of an API group is defined: it runs again when
+    /// a definition of the group appears or changes.
+    pub fn await_definition(self: &Arc<Self>, object: &Kustomization, group: &str) {
+        self.tracker.lock().await_group(&ObjectKey::of(object), group);
+        if self.definitions.set(()).is_ok() {
+            let watch = Arc::downgrade(self);
+            tokio::spawn(async move {
+                while let Some(this) = watch.upgrade() {
+                    this.follow_definitions().await;
+                    drop(this);
+                    tokio::time::sleep(WATCH_RETRY_DELAY).await;
+                }
+            });
+        }
+    }
+
+    async fn follow_definitions(&self) {
+        let group = "apiextensions.k8s.io";
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            api_version: format!("{group}/v1"),
+            kind: "CustomResourceDefinition".to_owned(),
+            plural: "customresourcedefinitions".to_owned(),
+        };
+        let api: Api<PartialObjectMeta<DynamicObject>> =
+            Api::all_with(self.cluster.client().clone(), &resource);
+        let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+        while let Some(event) = events.next().await {
+            let Ok(Event::Apply(definition)) = event else { continue };
+            let name = definition.metadata.name.unwrap_or_default();
+            let Some((_, group)) = name.split_once('.') else { continue };
+            let awaiting = self.tracker.lock().take_awaiting(group);
+            let trigger = Trigger {
+                kind: "CustomResourceDefinition".to_owned(),
+                key: ObjectKey::new("", name.as_str()),
+            };
+            for owner in awaiting {
+                self.enqueue(owner, trigger.clone(), DEFINED_DELAY);
+            }
+        }
+    }
+
+    fn enqueue(&self, owner: ObjectKey, trigger: Trigger, delay: Duration) {
+        let Some(handle) = self.connection.get().map(|connection| connection.handle.clone()) else { return };
+        if delay.is_zero() {
+            handle.enqueue(&owner, Priority::Event, &trigger);
+            return;
+        }
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            handle.enqueue(&owner, Priority::Event, &trigger);
+        });
     }
 
     /// A Kustomization starts to apply: what is seen of its objects is its own doing until the
@@ -255,8 +199,8 @@ impl DriftWatch {
         }
     }
 
-    fn undo(&self, drifted: Drifted) {
-        let Some(handle) = self.handle.get().cloned() else { return };
+    /// Has drift undone; `managers` are others that wrote to the object.
+    fn undo(&self, drifted: Drifted, managers: &[String]) {
         let (_, kind, namespace, name) = drifted.object;
         tracing::info!(
             kind,
@@ -267,30 +211,46 @@ impl DriftWatch {
             "managed object changed, undoing"
         );
         let trigger = Trigger { kind, key: ObjectKey::new(namespace, name) };
-        if drifted.delay.is_zero() {
-            handle.enqueue(&drifted.owner, Priority::Event, &trigger);
-            return;
+        if drifted.rounds >= FIGHT_TOLD_FROM {
+            self.tell(&drifted.owner, &trigger, drifted.delay, managers);
         }
-        tokio::spawn(async move {
-            tokio::time::sleep(drifted.delay).await;
-            handle.enqueue(&drifted.owner, Priority::Event, &trigger);
-        });
+        self.enqueue(drifted.owner, trigger, drifted.delay);
+    }
+
+    /// Tells that somebody keeps changing an object.
+    fn tell(&self, owner: &ObjectKey, changed: &Trigger, delay: Duration, managers: &[String]) {
+        let Some(connection) = self.connection.get() else { return };
+        let Some(object) = connection.kustomizations.get(owner) else { return };
+        let by = if managers.is_empty() { String::new() } else { format!(" by '{}'", managers.join("', '")) };
+        let message =
+            format!("{changed} is changed again and again{by}; undoing the next change in {}", go(delay));
+        connection.recorder.record(&*object, &Notice::new(Severity::Error, "DriftDetected", message));
     }
 
     /// Starts to watch a kind, unless it is watched already.
     fn watch_kind(self: &Arc<Self>, object: &ObjectRef) {
-        if !self.watched.lock().insert((object.group.clone(), object.kind.clone())) {
-            return;
+        let key = (object.group.clone(), object.kind.clone());
+        {
+            let mut watched = self.watched.lock();
+            if watched.contains_key(&key) {
+                return;
+            }
+            watched.insert(key, false);
         }
         let kind = ObjectRef { namespace: String::new(), name: String::new(), ..object.clone() };
         let watch = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(this) = watch.upgrade() {
                 this.follow(&kind).await;
+                this.set_up_to_date(&kind, false);
                 drop(this);
                 tokio::time::sleep(WATCH_RETRY_DELAY).await;
             }
         });
+    }
+
+    fn set_up_to_date(&self, kind: &ObjectRef, up_to_date: bool) {
+        self.watched.lock().insert((kind.group.clone(), kind.kind.clone()), up_to_date);
     }
 
     /// Follows a kind for as long as it can be watched.
@@ -310,30 +270,41 @@ impl DriftWatch {
         while let Some(event) = events.next().await {
             let (meta, gone) = match event {
                 Ok(Event::Init) => {
+                    self.set_up_to_date(kind, false);
                     missing = self.tracker.lock().of_kind(&kind.group, &kind.kind).into_iter().collect();
                     continue;
                 }
                 Ok(Event::InitDone) => {
                     for identity in std::mem::take(&mut missing) {
-                        self.take_in(&identity, Seen { fingerprint: None, version: None });
+                        self.take_in(&identity, Seen { fingerprint: None, version: None }, &[]);
                     }
+                    self.set_up_to_date(kind, true);
                     continue;
                 }
                 Ok(Event::InitApply(meta) | Event::Apply(meta)) => (meta, false),
                 Ok(Event::Delete(meta)) => (meta, true),
                 Err(error) => {
+                    self.set_up_to_date(kind, false);
                     tracing::debug!(kind = %kind.group_kind(), error = %error, "watch of managed objects failed");
                     continue;
                 }
             };
-            let (identity, seen) = self.read(kind, &meta);
+            // An event shows that the watch works again after an error.
+            if missing.is_empty() {
+                self.set_up_to_date(kind, true);
+            }
+            let (identity, seen, managers) = self.read(kind, &meta);
             missing.remove(&identity);
             let seen = if gone { Seen { fingerprint: None, ..seen } } else { seen };
-            self.take_in(&identity, seen);
+            self.take_in(&identity, seen, &managers);
         }
     }
 
-    fn read(&self, kind: &ObjectRef, meta: &PartialObjectMeta<DynamicObject>) -> (Identity, Seen) {
+    fn read(
+        &self,
+        kind: &ObjectRef,
+        meta: &PartialObjectMeta<DynamicObject>,
+    ) -> (Identity, Seen, Vec<String>) {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let identity = (
             kind.group.clone(),
@@ -341,14 +312,16 @@ impl DriftWatch {
             text(&meta.metadata.namespace),
             text(&meta.metadata.name),
         );
-        let metadata = serde_json::to_value(&meta.metadata).unwrap_or_default();
-        (identity, self.seen(&json!({"metadata": metadata})))
+        let live = json!({"metadata": serde_json::to_value(&meta.metadata).unwrap_or_default()});
+        let managers = other_managers(&live, self.manager);
+        let last = managers.into_iter().rev().take(MANAGERS_TOLD_MAX).map(str::to_owned).collect();
+        (identity, self.seen(&live), last)
     }
 
-    fn take_in(&self, identity: &Identity, seen: Seen) {
+    fn take_in(&self, identity: &Identity, seen: Seen, managers: &[String]) {
         let drifted = self.tracker.lock().see(identity, seen, Instant::now());
         if let Some(drifted) = drifted {
-            self.undo(drifted);
+            self.undo(drifted, managers);
         }
     }
 }
@@ -379,7 +352,7 @@ impl Drop for Applying {
     fn drop(&mut self) {
         let drifted = self.watch.tracker.lock().end(&self.owner, Instant::now());
         if let Some(drifted) = drifted {
-            self.watch.undo(drifted);
+            self.watch.undo(drifted, &[]);
         }
     }
 }
@@ -387,105 +360,6 @@ impl Drop for Applying {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn owner() -> ObjectKey {
-        ObjectKey::new("flux-system", "apps")
-    }
-
-    fn config(name: &str) -> Identity {
-        (String::new(), "ConfigMap".into(), "n".into(), name.into())
-    }
-
-    fn seen(fingerprint: u64, version: u64) -> Seen {
-        Seen { fingerprint: Some(fingerprint), version: Some(version) }
-    }
-
-    fn gone(version: u64) -> Seen {
-        Seen { fingerprint: None, version: Some(version) }
-    }
-
-    fn recorded() -> Tracker {
-        let mut tracker = Tracker::default();
-        tracker.begin(&owner());
-        tracker.record(&owner(), [(config("a"), seen(1, 10))], true);
-        assert_eq!(tracker.end(&owner(), Instant::now()), None);
-        tracker
-    }
-
-    #[track_caller]
-    fn check(tracker: &mut Tracker, name: &str, seen: Seen, drifts: bool) {
-        assert_eq!(tracker.see(&config(name), seen, Instant::now()).is_some(), drifts);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_changes_of_what_we_own_are_drift() {
-        let mut tracker = recorded();
-        check(&mut tracker, "a", seen(1, 10), false);
-        check(&mut tracker, "a", seen(1, 12), false);
-        check(&mut tracker, "a", seen(2, 11), false);
-        check(&mut tracker, "unknown", seen(2, 13), false);
-        check(&mut tracker, "a", seen(2, 13), true);
-        check(&mut tracker, "a", gone(14), false);
-        check(&mut recorded(), "a", gone(14), true);
-        check(&mut recorded(), "a", Seen { fingerprint: None, version: None }, true);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn our_own_writes_are_not_drift() {
-        let mut tracker = recorded();
-        tracker.begin(&owner());
-        check(&mut tracker, "a", seen(2, 20), false);
-        tracker.record(&owner(), [(config("a"), seen(2, 20))], true);
-        assert_eq!(tracker.end(&owner(), Instant::now()), None);
-        check(&mut tracker, "a", seen(2, 20), false);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_change_during_a_run_is_found_at_its_end() {
-        let mut tracker = recorded();
-        tracker.begin(&owner());
-        tracker.record(&owner(), [(config("a"), seen(2, 20))], true);
-        check(&mut tracker, "a", seen(3, 21), false);
-        assert_eq!(tracker.end(&owner(), Instant::now()).unwrap().object, config("a"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn pruned_objects_are_not_missed() {
-        let mut tracker = recorded();
-        tracker.begin(&owner());
-        tracker.record(&owner(), [(config("b"), seen(5, 20))], true);
-        check(&mut tracker, "a", gone(21), false);
-        assert_eq!(tracker.end(&owner(), Instant::now()), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_run_keeps_what_it_did_not_reach() {
-        let mut tracker = recorded();
-        tracker.begin(&owner());
-        tracker.record(&owner(), [(config("b"), seen(5, 20))], false);
-        assert_eq!(tracker.end(&owner(), Instant::now()), None);
-        check(&mut tracker, "a", seen(2, 13), true);
-        tracker.forget(&owner());
-        check(&mut tracker, "a", seen(3, 14), false);
-        check(&mut tracker, "b", seen(3, 24), false);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn fights_slow_down_and_end() {
-        let mut tracker = recorded();
-        let mut delays = Vec::new();
-        for version in 20..25 {
-            let drifted = tracker.see(&config("a"), seen(2, version), Instant::now()).unwrap();
-            delays.push(drifted.delay.as_secs());
-            let again = tracker.see(&config("a"), seen(3, version), Instant::now());
-            assert_eq!(again, None, "one run is asked for");
-            tracker.record(&owner(), [(config("a"), seen(1, version))], true);
-            tokio::time::advance(Duration::from_secs(1)).await;
-        }
-        assert_eq!(delays, [0, 0, 1, 2, 4]);
-        tokio::time::advance(Duration::from_mins(3)).await;
-        assert_eq!(tracker.see(&config("a"), seen(2, 30), Instant::now()).unwrap().delay, Duration::ZERO);
-    }
 
     #[test]
     fn the_fingerprint_follows_ownership_only() {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use weir_api::kustomize::Kustomization;
 use weir_api::names::{condition as types, reason};
 use weir_api::{Artifact, FluxObject, condition};
-use weir_apply::apply::{Applied, Options, Planned, apply, dry_run, wait_for_stage};
+use weir_apply::apply::{Applied, ApplyError, Options, Planned, apply, dry_run, wait_for_stage};
 use weir_apply::change::Action;
 use weir_apply::cluster::Cluster;
 use weir_apply::health::{CustomChecks, Target, Wait, WaitError, wait};
@@ -86,10 +86,10 @@ impl Reconciler for KustomizationReconciler {
     }
 
     async fn finalize(&self, run: &Run<Kustomization>, object: &Kustomization) -> Result<(), Error> {
-        let result = finalize::finalize(self, run, object).await;
         if let Some(drift) = &self.drift {
             drift.forget(object);
         }
+        let result = finalize::finalize(self, run, object).await;
         result.map_err(|cause| self.error(object, cause, Facts::default()))
     }
 
@@ -187,6 +187,15 @@ impl KustomizationReconciler {
         job: &Job,
         facts: &mut Facts,
     ) -> Result<bool, Cause> {
+        if !steps.are_shown()
+            && let Some(targets) = self.settled(object, job)
+        {
+            tracing::debug!("nothing has changed since everything was compared");
+            let cluster = self.clusters.target(object).await?;
+            let targets = targets.into_iter().map(Target::new).collect();
+            Box::pin(self.check_health(steps, object, job, &*cluster, targets, false)).await?;
+            return Ok(false);
+        }
         let files = self.fetch(&job.artifact).await?;
         let directory = build::directory(&*files, object, &job.artifact.revision)?;
         let revision = job.artifact.revision.clone();
@@ -215,6 +224,7 @@ impl KustomizationReconciler {
             drift.record(&run.applied, outcome.is_ok());
         }
         if let Err(source) = outcome {
+            self.await_definition(object, &source);
             return Err(match source {
                 Cause::Apply { source, .. } => {
                     Cause::Apply { source, changes: run.applied.changes.changed_lines() }
@@ -233,8 +243,33 @@ impl KustomizationReconciler {
         }
         changed |= self.prune(steps, object, job, &*cluster, &applied).await?;
         drop(drift);
-        Box::pin(self.check_health(steps, object, job, &*cluster, &mut applied)).await?;
+        let targets = applied.take_targets();
+        let listed: Vec<ObjectRef> = targets.iter().map(|target| target.object.clone()).collect();
+        let has_changes = applied.changes.has_changes();
+        Box::pin(self.check_health(steps, object, job, &*cluster, targets, has_changes)).await?;
+        if let Some(drift) = &self.drift
+            && may_settle(object)
+        {
+            let targets = if object.spec.wait { listed } else { Vec::new() };
+            drift.settle(object, settled_key(object, job), targets);
+        }
         Ok(changed)
+    }
+
+    /// What the health depends on, if everything was compared not long ago and is watched since.
+    fn settled(&self, object: &Kustomization, job: &Job) -> Option<Vec<ObjectRef>> {
+        let drift = self.drift.as_ref().filter(|_| may_settle(object))?;
+        drift.settled(object, &settled_key(object, job))
+    }
+
+    /// A run that failed because a kind is not defined is repeated when it is.
+    fn await_definition(&self, object: &Kustomization, cause: &Cause) {
+        if let (Some(drift), Cause::Apply { source, .. }) = (&self.drift, cause)
+            && let ApplyError::DryRun { object: refused, source, .. } = &**source
+            && source.is_no_match()
+        {
+            drift.await_definition(object, &refused.group);
+        }
     }
 
     async fn fetch(&self, artifact: &Artifact) -> Result<Arc<MemoryTree>, Cause> {
@@ -336,11 +371,12 @@ impl KustomizationReconciler {
         object: &Kustomization,
         job: &Job,
         cluster: &dyn Cluster,
-        applied: &mut Applied,
+        targets: Vec<Target>,
+        has_changes: bool,
     ) -> Result<(), Cause> {
         let progress = steps.progress();
         let started = Instant::now();
-        let targets = match health_targets(object, cluster, applied).await {
+        let targets = match health_targets(object, cluster, targets).await {
             Ok(targets) => targets,
             Err(message) => return Err(Self::unhealthy(steps, started, message)),
         };
@@ -397,7 +433,7 @@ impl KustomizationReconciler {
                 }
                 let applied_before = object.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
                 let new_revision = applied_before != Some(job.artifact.revision.as_str());
-                if !was_healthy || (new_revision && applied.changes.has_changes()) {
+                if !was_healthy || (new_revision && has_changes) {
                     steps.tell(message);
                 }
                 Ok(())
@@ -409,6 +445,19 @@ impl KustomizationReconciler {
         set_healthy(steps, false, reason::HEALTH_CHECK_FAILED, &message);
         Cause::Unhealthy { message, elapsed: started.elapsed() }
     }
+}
+
+/// Whether watching can stand in for comparing: not for other clusters, nor for variables that may
+/// change without the Kustomization.
+fn may_settle(object: &Kustomization) -> bool {
+    let reads_variables =
+        object.spec.post_build.as_ref().is_some_and(|post_build| !post_build.substitute_from.is_empty());
+    object.spec.kube_config.is_none() && !reads_variables
+}
+
+/// What a comparison holds for.
+fn settled_key(object: &Kustomization, job: &Job) -> String {
+    format!("{}/{}", object.generation(), job.artifact.digest)
 }
 
 /// Runs pure work where it does not keep others from working.
@@ -428,10 +477,10 @@ async fn off_thread<T: Send + 'static>(
 async fn health_targets(
     object: &Kustomization,
     cluster: &dyn Cluster,
-    applied: &mut Applied,
+    applied: Vec<Target>,
 ) -> Result<Vec<Target>, String> {
     let mut targets = if object.spec.wait {
-        applied.take_targets()
+        applied
     } else {
         let mut targets = Vec::new();
         for check in decide::listed_checks(&object.spec) {

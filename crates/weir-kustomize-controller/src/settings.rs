@@ -80,6 +80,10 @@ pub struct Flags {
     /// The prefix of a field manager whose fields are taken over; may be repeated.
     #[arg(long, value_name = "MANAGER")]
     pub override_manager: Vec<String>,
+    /// How long a Kustomization whose objects are watched is only watched before all of them are
+    /// compared again.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = flags::go_duration)]
+    pub full_check_interval: Duration,
     /// Kinds applied in a stage of their own: a comma list of group/Kind, or Kind in the core group.
     #[arg(long, value_name = "KINDS", default_value = "")]
     pub custom_apply_stage_kinds: String,
@@ -102,6 +106,8 @@ pub struct Settings {
     pub override_managers: Vec<String>,
     /// Kinds of the custom stage.
     pub custom_stage_kinds: weir_apply::order::CustomStageKinds,
+    /// How often everything is compared even if nothing seems to have changed.
+    pub full_check_interval: Duration,
     /// Whether kubeconfigs may run commands.
     pub insecure_kubeconfig_exec: bool,
     /// Whether kubeconfigs may skip TLS verification.
@@ -162,6 +168,7 @@ impl Settings {
             concurrent_ssa: flags.concurrent_ssa.max(1),
             override_managers: flags.override_manager.clone(),
             custom_stage_kinds: parse_custom_stage_kinds(&flags.custom_apply_stage_kinds),
+            full_check_interval: flags.full_check_interval,
             insecure_kubeconfig_exec: flags.remote.insecure_kubeconfig_exec,
             insecure_kubeconfig_tls: flags.remote.insecure_kubeconfig_tls,
             gates,

@@ -126,8 +126,8 @@ fn succeeded(object: &mut Kustomization, done: &Done, ended: Ended) -> Conclusio
     condition::mark_true(conditions, types::READY, reason::RECONCILIATION_SUCCEEDED, &message, stamp);
     let mut notice = finished(object, facts, ended);
     if done.nothing_new {
-        // A run that found nothing to do writes nothing, events included.
-        notice = notice.without_event();
+        // A run that found nothing to do writes nothing, but commit statuses are kept up.
+        notice = notice.for_receivers_only();
     } else {
         record(object, facts, reason::RECONCILIATION_SUCCEEDED, ended);
     }

@@ -40,7 +40,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     let event_driven = settings.gates.on("EventDrivenReconciliation");
     let drift = event_driven.then(|| {
         let clean_up = CleanUp::kustomize(MANAGER, GROUP, &settings.override_managers);
-        DriftWatch::new(clusters.local_cluster(), clean_up, MANAGER)
+        DriftWatch::new(clusters.local_cluster(), clean_up, MANAGER, settings.full_check_interval)
     });
     let artifacts = Fetcher::new(FetchOptions {
         retries: flags.http_retry,
@@ -60,7 +60,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     };
     let handle = runtime.controller(&kustomizations, reconciler, |_| {});
     if let Some(drift) = drift {
-        drift.connect(handle.clone());
+        drift.connect(handle.clone(), runtime.recorder(), kustomizations.clone());
     }
     let mapper = Mapper { kustomizations, handle };
     let by_source = mapper.kustomizations.index(|object: &Kustomization| {

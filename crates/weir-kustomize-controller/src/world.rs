@@ -186,7 +186,8 @@ impl World {
             self.writes.push(self.object.clone());
         }
         let notices = progress.notices.into_inner().into_iter().chain(conclusion.notices);
-        self.notices = notices.filter(|notice| notice.event).map(|notice| notice.message).collect();
+        self.notices =
+            notices.filter(|notice| notice.event && notice.kubernetes).map(|notice| notice.message).collect();
         result.map_err(|error| error.to_string())
     }
 

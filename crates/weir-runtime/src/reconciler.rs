@@ -160,6 +160,8 @@ pub struct Notice {
     pub metadata: BTreeMap<String, String>,
     /// Whether an event is emitted.
     pub event: bool,
+    /// Whether the event is written to the API server too, not only sent to notification-controller.
+    pub kubernetes: bool,
     /// Whether a log line is written.
     pub log: bool,
 }
@@ -174,6 +176,7 @@ impl Notice {
             log_message: None,
             metadata: BTreeMap::new(),
             event: true,
+            kubernetes: true,
             log: true,
         }
     }
@@ -189,6 +192,14 @@ impl Notice {
     #[must_use]
     pub fn without_log(mut self) -> Self {
         self.log = false;
+        self
+    }
+
+    /// The same for notification-controller only: for what it must hear every time, but what is not
+    /// worth a write to the API server.
+    #[must_use]
+    pub fn for_receivers_only(mut self) -> Self {
+        self.kubernetes = false;
         self
     }
 

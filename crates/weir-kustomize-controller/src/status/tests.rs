@@ -78,7 +78,8 @@ fn a_run_with_nothing_new_changes_nothing() {
     let done = Done { facts: facts(), nothing_new: true };
     let conclusion = conclude(&mut object, &Pass::Reconciled(Ok(&done)), later, Duration::from_secs(30));
     assert_eq!(object, before);
-    assert!(!conclusion.notices[0].event && conclusion.notices[0].log);
+    let notice = &conclusion.notices[0];
+    assert!(notice.event && !notice.kubernetes && notice.log);
 }
 
 #[track_caller]

@@ -117,7 +117,9 @@ impl Recorder {
         if notifies && let Some(sender) = of_object(&self.receivers, &recorded) {
             self.send(sender, recorded.clone(), Sink::Receiver);
         }
-        if let Some(sender) = of_object(&self.kubernetes, &recorded) {
+        if recorded.notice.kubernetes
+            && let Some(sender) = of_object(&self.kubernetes, &recorded)
+        {
             self.send(sender, recorded, Sink::Kubernetes);
         }
     }
