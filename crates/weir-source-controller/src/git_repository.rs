@@ -17,7 +17,9 @@ use weir_source::git::{Checkout, Git, Outcome, Request};
 use decide::Job;
 use error::{Error, StorageFailure};
 use observe::Included;
-use status::{Before, Done, Found};
+
+use crate::source::status::{self as source_status, Before, Done};
+use crate::source::storage;
 
 /// The reconciler of GitRepositories.
 pub struct GitRepositories {
@@ -48,26 +50,29 @@ impl Reconciler for GitRepositories {
 
     async fn reconcile(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<Done, Error> {
         let before = Before::of(object);
-        run.update(|working| status::begin(working, run.now()));
-        if status::is_news(object) {
+        run.update(|working| source_status::begin(working, run.now()));
+        if source_status::is_news(object) {
             run.publish().await?;
         }
-        self.check_storage(run).await?; // effect: collect, verify, announce what is missing
+        storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
         let job = self.observe(run, object).await?; // read: Secrets, includes; pure: credentials, target
         let checkout = match self.check_out(run, object, &job).await? {
             Outcome::Unchanged { revision } => {
                 run.update(|working| status::unchanged(working, &revision, run.now()));
-                return Ok(Done { before, found: Found::Unchanged { revision } });
+                let unchanged =
+                    format!("no changes since last reconciliation: observed revision '{revision}'");
+                let message = format!("stored artifact for commit '{revision}'");
+                return Ok(Done { before, message, unchanged: Some(unchanged) });
             }
             Outcome::Empty => return Err(Error::Empty),
             Outcome::Changed(checkout) => *checkout,
         };
-        run.update(status::fetched);
+        run.update(source_status::fetched);
         decide::sparse_paths(object, &checkout)?; // pure
-        let subject = checkout.subject();
+        let message = format!("stored artifact for commit '{}'", checkout.subject());
         self.announce_revision(run, &checkout.revision).await?;
         self.publish_artifact(run, object, checkout, job.includes).await?; // effect: archive, store
-        Ok(Done { before, found: Found::Stored { subject } })
+        Ok(Done { before, message, unchanged: None })
     }
 
     async fn finalize(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<(), Error> {
@@ -84,63 +89,16 @@ impl Reconciler for GitRepositories {
                 "garbage collected artifacts for deleted resource",
             ));
         }
-        run.update(|working| {
-            if let Some(status) = &mut working.status {
-                status.artifact = None;
-            }
-        });
+        run.update(crate::source::Source::forget_artifact);
         Ok(())
     }
 
     fn conclude(&self, object: &mut GitRepository, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {
-        status::conclude(object, &pass, ended)
+        source_status::conclude(object, &pass, ended)
     }
 }
 
 impl GitRepositories {
-    /// Collects what retention lets go and makes sure that the advertised artifact is what it says.
-    async fn check_storage(&self, run: &Run<GitRepository>) -> Result<(), Error> {
-        let artifact = run.snapshot().status.and_then(|status| status.artifact);
-        let storage = Arc::clone(&self.storage);
-        let Some(artifact) = artifact else {
-            run.update(|working| status::building(working, "building artifact", run.now()));
-            return Ok(run.publish().await?);
-        };
-        let checked = blocking(move || publish::check(&storage, &artifact)).await?;
-        if checked.collected > 0 {
-            run.notice(&Notice::new(
-                Severity::Trace,
-                "GarbageCollectionSucceeded",
-                format!("garbage collected {} artifacts", checked.collected),
-            ));
-        }
-        if let Some(damage) = &checked.damage {
-            run.notice(&Notice::new(
-                Severity::Error,
-                "ArtifactVerificationFailed",
-                format!("failed to verify integrity of artifact: {}", weir_base::error::chain(damage)),
-            ));
-        }
-        if let Some(error) = checked.not_removed {
-            return Err(Error::DamagedArtifact(error));
-        }
-        if checked.present {
-            run.update(|working| {
-                if let Some(artifact) = working.status.as_mut().and_then(|status| status.artifact.as_mut()) {
-                    artifact.url = self.storage.url(&artifact.path);
-                }
-            });
-            return Ok(());
-        }
-        run.update(|working| {
-            if let Some(status) = &mut working.status {
-                status.artifact = None;
-            }
-            status::building(working, "building artifact: disappeared from storage", run.now());
-        });
-        Ok(run.publish().await?)
-    }
-
     /// Everything that decides what is fetched, and how.
     async fn observe(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<Job, Error> {
         decide::supported(object)?;
@@ -181,7 +139,8 @@ impl GitRepositories {
 
     /// Lets people see that a new revision is being built.
     async fn announce_revision(&self, run: &Run<GitRepository>, revision: &str) -> Result<(), Error> {
-        if run.update(|working| status::new_revision(working, revision, run.now())) {
+        let message = format!("new upstream revision '{revision}'");
+        if run.update(|working| source_status::new_revision(working, revision, &message, run.now())) {
             run.publish().await?;
         }
         Ok(())
@@ -198,7 +157,7 @@ impl GitRepositories {
         let revision = checkout.revision.clone();
         let working = run.snapshot();
         if decide::is_stored(&working, &revision, &includes) {
-            run.update(|working| status::stored(working, &revision, run.now()));
+            run.update(|working| source_status::stored(working, &revision, run.now()));
             let message = format!("artifact up-to-date with remote revision: '{revision}'");
             run.notice(&Notice::new(Severity::Trace, "ArtifactUpToDate", message).without_event());
             return Ok(());
@@ -211,8 +170,8 @@ impl GitRepositories {
             sparse: object.spec.sparse_checkout.clone(),
         };
         let storage = Arc::clone(&self.storage);
-        let published = blocking(move || publish::publish(&storage, order)).await??;
-        run.update(|working| status::published(working, published, run.now()));
+        let (artifact, includes) = blocking(move || publish::publish(&storage, order)).await??;
+        run.update(|working| status::published(working, artifact, includes, run.now()));
         Ok(())
     }
 }

@@ -1,16 +1,18 @@
 //! Reconciles sources: fetches them, publishes artifacts and serves them over HTTP.
 //!
-//! Only GitRepository over HTTP(S) so far; `docs/COMPATIBILITY.md` lists what is missing.
+//! GitRepository over HTTP(S) and OCIRepository so far; `docs/COMPATIBILITY.md` lists what is missing.
 
 mod flags;
 mod git_repository;
+mod oci_repository;
+mod source;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use tracing::{error, info};
-use weir_api::source::GitRepository;
+use weir_api::source::{GitRepository, OCIRepository};
 use weir_artifact::{server, storage};
 use weir_base::error::chain;
 use weir_runtime::{Program, Runtime, Settings};
@@ -18,6 +20,7 @@ use weir_source::git::{Git, Limits};
 
 pub use flags::Flags;
 pub use git_repository::GitRepositories;
+pub use oci_repository::OciRepositories;
 
 /// What is fixed about this program.
 pub const PROGRAM: Program = Program {
@@ -95,12 +98,15 @@ fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     let sources = runtime.watch_primary::<GitRepository>();
     let reconciler = GitRepositories {
         client: runtime.client(),
-        storage,
+        storage: Arc::clone(&storage),
         git: Git::new(cache, Limits::default())?,
         sources: sources.clone(),
         requeue_dependency: flags.dependencies.requeue_dependency,
     };
     runtime.controller(&sources, reconciler, |_| {});
+    let repositories = runtime.watch_primary::<OCIRepository>();
+    let reconciler = OciRepositories { client: runtime.client(), storage };
+    runtime.controller(&repositories, reconciler, |_| {});
     Ok(())
 }
 

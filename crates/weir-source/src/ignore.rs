@@ -6,6 +6,11 @@
 //! specification of the source. As soon as there is any, only the version control patterns are
 //! added; without any, the default exclusions apply.
 
+use std::io::{self, Write};
+
+use weir_artifact::archive::{ArchiveWriter, compare_paths};
+use weir_base::tree::{File, MemoryTree};
+
 /// The name of the files that hold patterns.
 pub const IGNORE_FILE: &str = ".sourceignore";
 
@@ -70,6 +75,44 @@ impl Rules {
             .find(|pattern| pattern.matches(path, is_directory))
             .is_some_and(|pattern| !pattern.takes_in)
     }
+}
+
+/// The rules of a tree in memory with those of the specification.
+pub fn rules_of(tree: &MemoryTree, spec: Option<&str>) -> Rules {
+    let mut files: Vec<(&str, std::borrow::Cow<'_, str>)> = tree
+        .files()
+        .filter_map(|(path, file)| {
+            let directory = path.strip_suffix(IGNORE_FILE)?;
+            let directory = match directory.strip_suffix('/') {
+                Some(directory) => directory,
+                None if directory.is_empty() => "",
+                None => return None,
+            };
+            Some((directory, String::from_utf8_lossy(&file.data)))
+        })
+        .collect();
+    files.sort_by(|(left, _), (right, _)| compare_paths(left.as_bytes(), right.as_bytes()));
+    Rules::assemble(files.iter().map(|(directory, content)| (*directory, content.as_ref())), spec)
+}
+
+/// Writes the archive of everything in `tree` that the rules let through.
+pub fn write_archive(tree: &MemoryTree, rules: &Rules, output: impl Write) -> io::Result<()> {
+    let mut entries: Vec<(&str, Option<&File>)> = tree
+        .directories()
+        .map(|path| (path, None))
+        .chain(tree.files().map(|(path, file)| (path, Some(file))))
+        .filter(|(path, file)| !rules.excludes(path, file.is_none()))
+        .collect();
+    entries.sort_by(|(left, _), (right, _)| compare_paths(left.as_bytes(), right.as_bytes()));
+    let mut archive = ArchiveWriter::new(output)?;
+    for (path, file) in entries {
+        match file {
+            None => archive.directory(path.as_bytes())?,
+            Some(file) => archive.file(path.as_bytes(), file.executable, &file.data)?,
+        }
+    }
+    archive.finish()?;
+    Ok(())
 }
 
 fn parse_lines<'a>(content: &'a str, directory: &'a str) -> impl Iterator<Item = Pattern> + 'a {

@@ -1,9 +1,13 @@
 //! Source clients: a specification and credentials in, a revision and files out.
 //!
 //! - [`git`]: Git repositories over HTTP(S), without a work tree and without a Git binary,
-//! - [`ignore`]: which files of a source stay out of its artifact.
+//! - [`oci`]: artifacts in container registries,
+//! - [`ignore`]: which files of a source stay out of its artifact,
+//! - [`connection`]: own certificates and proxies.
 //!
 //! Nothing here knows Kubernetes.
 
+pub mod connection;
 pub mod git;
 pub mod ignore;
+pub mod oci;

@@ -7,10 +7,12 @@ use weir_api::condition;
 use weir_api::names::condition::ARTIFACT_IN_STORAGE;
 use weir_api::source::{GitProvider, GitRepository};
 use weir_base::redact::{RedactedUrl, Secret};
-use weir_source::git::{Authorization, Checkout, ClientCertificate, Credentials, Proxy, Reference, Target};
+use weir_source::connection::{ClientCertificate, Proxy};
+use weir_source::git::{Authorization, Checkout, Credentials, Reference, Target};
 
 use super::error::{CredentialsError, Error};
-use super::observe::{Data, Included, namespace_of};
+use super::observe::{Included, namespace_of};
+use crate::source::secrets::Data;
 
 /// Everything a checkout needs.
 #[derive(Debug)]

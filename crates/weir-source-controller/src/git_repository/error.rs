@@ -9,6 +9,10 @@ use weir_artifact::unpack::UnpackError;
 use weir_runtime::{Class, Classify, PublishError};
 use weir_source::git::{ArchiveError, GitError, IncludeError, SelectError};
 
+use crate::source::SourceError;
+use crate::source::secrets::SecretError;
+use crate::source::storage::CheckError;
+
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -77,59 +81,15 @@ pub enum Error {
     /// A path to keep does not exist.
     #[error("failed to sparse checkout directories : sparse checkout dir '{0}' does not exist in repository")]
     Sparse(String),
-    /// A damaged artifact could not be removed.
-    #[error("failed to remove artifact after digest mismatch")]
-    DamagedArtifact(#[source] StorageError),
+    /// The storage step failed.
+    #[error(transparent)]
+    Check(#[from] CheckError),
     /// Storing failed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
     /// What a deleted object stored could not be removed.
     #[error("garbage collection for deleted resource failed")]
     GarbageCollection(#[source] StorageError),
-}
-
-/// Why a Secret cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SecretError {
-    /// It cannot be read.
-    #[error("failed to get secret '{namespace}/{name}'")]
-    Get {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
-        /// What the API server says.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// It does not exist.
-    #[error("secret '{namespace}/{name}' not found")]
-    NotFound {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
-    },
-    /// It lacks a key.
-    #[error("secret '{namespace}/{name}': key '{key}' not found")]
-    MissingKey {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
-        /// The key.
-        key: &'static str,
-    },
-    /// A proxy address that is none.
-    #[error("secret '{namespace}/{name}': invalid proxy address: {why}")]
-    ProxyAddress {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
 }
 
 /// Why credentials do not fit.
@@ -221,15 +181,18 @@ pub enum ArchiveFailure {
 impl From<GitError> for Error {
     fn from(error: GitError) -> Self {
         match error {
-            GitError::Client { .. } | GitError::CertificateAuthority => Self::Client(error),
+            GitError::Client(_) => Self::Client(error),
             error => Self::Checkout(error),
         }
     }
 }
 
-impl Error {
-    /// The condition that is true while this error stands.
-    pub(super) fn condition(&self) -> Option<&'static str> {
+impl SourceError for Error {
+    fn is_event(&self) -> bool {
+        !matches!(self, Self::Check(_))
+    }
+
+    fn condition(&self) -> Option<&'static str> {
         match self {
             Self::Proxy(_)
             | Self::Url { .. }
@@ -250,7 +213,7 @@ impl Error {
                 | StorageFailure::Archive(_) => Some(STORAGE_OPERATION_FAILED),
                 StorageFailure::Lock(_) | StorageFailure::Ignore(_) | StorageFailure::Aborted => None,
             },
-            Self::Publish(_) | Self::DamagedArtifact(_) | Self::GarbageCollection(_) => None,
+            Self::Publish(_) | Self::Check(_) | Self::GarbageCollection(_) => None,
         }
     }
 }
@@ -272,7 +235,7 @@ impl Classify for Error {
             | Self::Checkout(_)
             | Self::Empty
             | Self::Sparse(_)
-            | Self::DamagedArtifact(_)
+            | Self::Check(_)
             | Self::Storage(_)
             | Self::GarbageCollection(_) => Class::Backoff,
         }
@@ -289,7 +252,7 @@ impl Classify for Error {
             Self::IncludeNotReady { .. } => "NoArtifact",
             Self::Target(_) | Self::Client(_) | Self::Checkout(_) | Self::Sparse(_) => "GitOperationFailed",
             Self::Empty => "EmptyGitRepository",
-            Self::DamagedArtifact(_) => "Failed",
+            Self::Check(_) => "Failed",
             Self::GarbageCollection(_) => "GarbageCollectionFailed",
             Self::Storage(failure) => match failure {
                 StorageFailure::IllegalInclude(_) => "IllegalPath",

@@ -1,41 +1,13 @@
-//! Blocking work on the storage.
+//! From a checkout to a stored artifact: blocking work.
 
-use weir_api::artifact::Artifact;
-use weir_artifact::storage::{PublishError, Storage, StorageError, VerifyError};
+use weir_api::Artifact;
+use weir_artifact::storage::Storage;
 use weir_artifact::unpack::{Limits, Symlinks, unpack};
 use weir_source::git::{Checkout, IncludeError};
 
 use super::error::{ArchiveFailure, CopyError, StorageFailure};
 use super::observe::Included;
-
-/// What was found in the storage.
-pub(super) struct Checked {
-    /// How many superseded artifacts went.
-    pub(super) collected: usize,
-    /// Whether the artifact is there and what its digest says.
-    pub(super) present: bool,
-    /// Why it is not what its digest says; it is removed then.
-    pub(super) damage: Option<VerifyError>,
-    /// Why it was not removed.
-    pub(super) not_removed: Option<StorageError>,
-}
-
-/// Collects garbage next to the artifact and verifies it.
-pub(super) fn check(storage: &Storage, artifact: &Artifact) -> Checked {
-    // What cannot be collected now is tried again at the next run.
-    let collected = storage.collect_garbage(&artifact.path).unwrap_or_default();
-    let mut checked = Checked { collected, present: false, damage: None, not_removed: None };
-    if storage.exists(&artifact.path) {
-        match storage.verify(&artifact.path, &artifact.digest) {
-            Ok(()) => checked.present = true,
-            Err(damage) => {
-                checked.damage = Some(damage);
-                checked.not_removed = storage.remove(&artifact.path).err();
-            }
-        }
-    }
-    checked
-}
+use crate::source::storage::{self, StoreError};
 
 /// What to store.
 pub(super) struct Order {
@@ -46,14 +18,8 @@ pub(super) struct Order {
     pub(super) sparse: Vec<String>,
 }
 
-/// A stored artifact with what it was made of.
-pub(super) struct Published {
-    pub(super) artifact: Artifact,
-    pub(super) includes: Vec<Included>,
-}
-
 /// Completes the files, archives and stores them.
-pub(super) fn publish(storage: &Storage, order: Order) -> Result<Published, StorageFailure> {
+pub(super) fn publish(storage: &Storage, order: Order) -> Result<(Artifact, Vec<Included>), StorageFailure> {
     let Order { path, mut checkout, includes, ignore, sparse } = order;
     if !sparse.is_empty() {
         checkout.worktree.keep_only(&sparse);
@@ -61,30 +27,20 @@ pub(super) fn publish(storage: &Storage, order: Order) -> Result<Published, Stor
     for include in &includes {
         place(storage, &mut checkout, include)?;
     }
-    storage.create_directory_for(&path).map_err(StorageFailure::CreateDirectory)?;
-    let _lock = storage.lock(&path).map_err(StorageFailure::Lock)?;
     let rules = checkout
         .worktree
         .rules(ignore.as_deref())
         .map_err(|error| StorageFailure::Ignore(Box::new(error)))?;
-    let stored = storage.publish(&path, |output| checkout.worktree.write_archive(&rules, output)).map_err(
-        |error| {
-            StorageFailure::Archive(match error {
-                PublishError::Storage(error) => ArchiveFailure::Storage(error),
-                PublishError::Content(error) => ArchiveFailure::Content(error),
-            })
-        },
-    )?;
-    let artifact = Artifact {
-        digest: stored.digest.to_string(),
-        last_update_time: stored.written_at.into(),
-        metadata: std::collections::BTreeMap::new(),
-        revision: checkout.revision,
-        size: i64::try_from(stored.size_bytes).ok(),
-        url: storage.url(&path),
-        path,
-    };
-    Ok(Published { artifact, includes })
+    let revision = checkout.revision.clone();
+    let artifact =
+        storage::store(storage, path, revision, |output| checkout.worktree.write_archive(&rules, output))
+            .map_err(|error| match error {
+                StoreError::CreateDirectory(error) => StorageFailure::CreateDirectory(error),
+                StoreError::Lock(error) => StorageFailure::Lock(error),
+                StoreError::Write(error) => StorageFailure::Archive(ArchiveFailure::Storage(error)),
+                StoreError::Content(error) => StorageFailure::Archive(ArchiveFailure::Content(error)),
+            })?;
+    Ok((artifact, includes))
 }
 
 fn place(storage: &Storage, checkout: &mut Checkout, include: &Included) -> Result<(), StorageFailure> {

@@ -1,9 +1,12 @@
 use std::time::Duration;
 
 use serde_json::json;
+use weir_runtime::{Conclusion, Ended, Failed, Pass, Requeue};
 use weir_source::git::{Reference, Target};
 
+use super::super::error::Error;
 use super::*;
+use crate::source::status::{Before, Done, begin, building, conclude, is_news};
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -25,8 +28,8 @@ fn ready() -> GitRepository {
     let mut object = object(1, &json!({"observedGeneration": -1}));
     begin(&mut object, time(EARLY));
     let artifact = artifact("main@sha1:1", "sha256:1");
-    published(&mut object, Published { artifact, includes: Vec::new() }, time(EARLY));
-    let done = done(&self::object(1, &json!({})), stored_now());
+    published(&mut object, artifact, Vec::new(), time(EARLY));
+    let done = done(&self::object(1, &json!({})));
     conclude_at(&mut object, &Pass::Reconciled(Ok(&done)), EARLY);
     object
 }
@@ -38,12 +41,22 @@ fn artifact(revision: &str, digest: &str) -> weir_api::Artifact {
     .unwrap()
 }
 
-fn stored_now() -> Found {
-    Found::Stored { subject: "first".to_owned() }
+fn done(before: &GitRepository) -> Done {
+    let message = "stored artifact for commit 'first'".to_owned();
+    Done { before: Before::of(before), message, unchanged: None }
 }
 
-fn done(before: &GitRepository, found: Found) -> Done {
-    Done { before: Before::of(before), found }
+fn unchanged_done(before: &GitRepository) -> Done {
+    Done {
+        before: Before::of(before),
+        message: "stored artifact for commit 'main@sha1:1'".to_owned(),
+        unchanged: Some("no changes since last reconciliation: observed revision 'main@sha1:1'".to_owned()),
+    }
+}
+
+fn new_revision(object: &mut GitRepository, revision: &str, now: Timestamp) -> bool {
+    let message = format!("new upstream revision '{revision}'");
+    crate::source::status::new_revision(object, revision, &message, now)
 }
 
 fn conclude_at(object: &mut GitRepository, pass: &Pass<'_, Done, Error>, at: &str) -> Conclusion {
@@ -104,7 +117,7 @@ fn an_unchanged_run_changes_nothing() {
     begin(&mut object, time(LATE));
     assert!(condition::is_true(object.conditions(), READY));
     unchanged(&mut object, "main@sha1:1", time(LATE));
-    let done = done(&before, Found::Unchanged { revision: "main@sha1:1".to_owned() });
+    let done = unchanged_done(&before);
     let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done)), LATE);
     assert_eq!(object.status, before.status);
     assert_eq!(conclusion.requeue, Requeue::Interval(Duration::from_mins(1)));
@@ -125,12 +138,12 @@ fn a_new_revision_is_announced_and_told() {
     assert_eq!(lines(&object)[3], "ArtifactOutdated=True NewRevision: new upstream revision 'main@sha1:2'");
     assert!(condition::is_unknown(object.conditions(), READY));
     let artifact = artifact("main@sha1:2", "sha256:2");
-    published(&mut object, Published { artifact, includes: Vec::new() }, time(LATE));
-    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done(&before, stored_now()))), LATE);
+    published(&mut object, artifact, Vec::new(), time(LATE));
+    let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done(&before))), LATE);
     assert_eq!(notices(&conclusion), ["Info NewArtifact: stored artifact for commit 'first'"]);
     let metadata = &conclusion.notices[0].metadata;
-    assert_eq!(metadata[REVISION_KEY], "main@sha1:2");
-    assert_eq!(metadata[DIGEST_KEY], "sha256:2");
+    assert_eq!(metadata["source.toolkit.fluxcd.io/revision"], "main@sha1:2");
+    assert_eq!(metadata["source.toolkit.fluxcd.io/digest"], "sha256:2");
     assert_eq!(lines(&object).len(), 2);
 }
 
@@ -162,7 +175,7 @@ fn a_failure_keeps_the_artifact_and_its_end_is_told() {
     let before = object.clone();
     begin(&mut object, time(LATE));
     unchanged(&mut object, "main@sha1:1", time(LATE));
-    let done = done(&before, Found::Unchanged { revision: "main@sha1:1".to_owned() });
+    let done = unchanged_done(&before);
     let conclusion = conclude_at(&mut object, &Pass::Reconciled(Ok(&done)), LATE);
     assert_eq!(notices(&conclusion)[1], "Info Succeeded: stored artifact for commit 'main@sha1:1'");
     assert_eq!(lines(&object).len(), 2);

@@ -6,22 +6,14 @@ use std::time::Duration;
 
 use super::select::SelectError;
 use super::{Request, worktree};
+use crate::connection::ConnectionError;
 
 /// Why a checkout failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// The client cannot be built: bad certificates, key or proxy.
-    #[error("failed to create Git client: {what}")]
-    Client {
-        /// What is wrong.
-        what: &'static str,
-        /// The details.
-        #[source]
-        source: reqwest::Error,
-    },
-    /// What should be certificates has none.
-    #[error("failed to create Git client: failed to parse CA certificate")]
-    CertificateAuthority,
+    #[error("failed to create Git client")]
+    Client(#[from] ConnectionError),
     /// The cache directory cannot be used.
     #[error("failed to prepare the Git cache '{}'", .path.display())]
     Cache {

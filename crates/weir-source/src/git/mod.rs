@@ -20,6 +20,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_base::redact::{RedactedUrl, Secret};
 
+use crate::connection::{ClientCertificate, Proxy};
+
 pub use error::{GitError, TransportError};
 pub use select::{Reference, SelectError, Target};
 pub use worktree::{ArchiveError, IncludeError, Worktree};
@@ -80,26 +82,6 @@ pub enum Authorization {
     },
     /// A bearer token.
     Bearer(Secret),
-}
-
-/// A client certificate.
-#[derive(Debug, Clone)]
-pub struct ClientCertificate {
-    /// PEM certificate chain.
-    pub certificate: Vec<u8>,
-    /// PEM private key.
-    pub private_key: Secret,
-}
-
-/// A proxy.
-#[derive(Debug, Clone)]
-pub struct Proxy {
-    /// `http`, `https` or `socks5` address.
-    pub address: RedactedUrl,
-    /// The user, or empty.
-    pub username: String,
-    /// The password.
-    pub password: Secret,
 }
 
 /// What to check out from where.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{Authorization, Credentials, GitError, Request, TransportError};
+use crate::connection::{self, ConnectionError};
 
 const REDIRECTS_MAX: usize = 5;
 /// How much of an error answer is shown.
@@ -32,38 +33,14 @@ const AGENT: &str = concat!("git/2.0 (weir ", env!("CARGO_PKG_VERSION"), ")");
 
 /// Builds the HTTP client for some credentials. User and password are not part of it.
 pub(super) fn client(credentials: &Credentials) -> Result<reqwest::Client, GitError> {
-    // An error means that a provider is installed, which is all we need.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |what| move |source| GitError::Client { what, source };
-    let mut builder = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(30))
-        .pool_idle_timeout(Duration::from_secs(30));
-    if let Some(authority) = &credentials.certificate_authority {
-        let certificates = reqwest::Certificate::from_pem_bundle(authority)
-            .map_err(failed("failed to parse CA certificate"))?;
-        if certificates.is_empty() {
-            return Err(GitError::CertificateAuthority);
-        }
-        builder = builder.tls_certs_merge(certificates);
-    }
-    if let Some(pair) = &credentials.client_certificate {
-        let mut pem = pair.private_key.expose().as_bytes().to_vec();
-        pem.push(b'\n');
-        pem.extend_from_slice(&pair.certificate);
-        let identity =
-            reqwest::Identity::from_pem(&pem).map_err(failed("failed to parse TLS certificate and key"))?;
-        builder = builder.identity(identity);
-    }
-    if let Some(proxy) = &credentials.proxy {
-        let mut to = reqwest::Proxy::all(proxy.address.expose().as_str())
-            .map_err(failed("failed to configure proxy"))?;
-        if !proxy.username.is_empty() {
-            to = to.basic_auth(&proxy.username, proxy.password.expose());
-        }
-        builder = builder.proxy(to);
-    }
-    builder.build().map_err(failed("failed to set up TLS"))
+    let builder = connection::builder(
+        credentials.certificate_authority.as_deref(),
+        credentials.client_certificate.as_ref(),
+        credentials.proxy.as_ref(),
+    )?;
+    // Redirects are followed here, where it is known what they are for.
+    let builder = builder.redirect(reqwest::redirect::Policy::none());
+    Ok(builder.build().map_err(ConnectionError::Tls)?)
 }
 
 pub(super) fn needs_own_client(credentials: &Credentials) -> bool {

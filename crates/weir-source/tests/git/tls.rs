@@ -8,7 +8,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 use weir_base::redact::Secret;
-use weir_source::git::ClientCertificate;
+use weir_source::connection::ClientCertificate;
 
 use crate::Client;
 use crate::server::Server;

@@ -1,0 +1,256 @@
+//! Why an OCIRepository could not be reconciled, with the condition and reason Flux gives it.
+
+use std::borrow::Cow;
+use std::io;
+
+use weir_api::names::condition::{FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use weir_artifact::storage::StorageError;
+use weir_artifact::unpack::UnpackError;
+use weir_runtime::{Class, Classify, PublishError};
+use weir_source::oci::{KeychainError, OciError, UrlError};
+
+use crate::source::SourceError;
+use crate::source::secrets::SecretError;
+use crate::source::storage::CheckError;
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Progress could not be written.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The storage step failed.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// A field asks for something this controller cannot do.
+    #[error("{0} is not supported yet")]
+    NotSupported(&'static str),
+    /// The pull Secrets cannot be used.
+    #[error("failed to get credential")]
+    Credential(#[source] CredentialError),
+    /// The proxy Secret cannot be used.
+    #[error("failed to get proxy address")]
+    Proxy(#[source] SecretError),
+    /// The certificate Secret cannot be used.
+    #[error("failed to generate transport for '{url}'")]
+    Certificate {
+        /// The URL of the repository.
+        url: String,
+        /// What is wrong.
+        #[source]
+        source: CertificateError,
+    },
+    /// The client cannot be built.
+    #[error("failed to generate transport for '{url}'")]
+    Transport {
+        /// The URL of the repository.
+        url: String,
+        /// What is wrong.
+        #[source]
+        source: OciError,
+    },
+    /// The URL does not name a repository.
+    #[error("URL validation failed for '{url}'")]
+    Url {
+        /// The URL of the repository.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: UrlError,
+    },
+    /// No tag can be chosen.
+    #[error("failed to determine the artifact tag for '{url}'")]
+    Tag {
+        /// The URL of the repository.
+        url: String,
+        /// Why not.
+        #[source]
+        source: OciError,
+    },
+    /// The digest of the tag is not known.
+    #[error("failed to determine artifact digest")]
+    Digest(#[source] OciError),
+    /// The manifest or layer cannot be pulled.
+    #[error("failed to pull artifact from '{url}'")]
+    Pull {
+        /// The URL of the repository.
+        url: String,
+        /// Why not.
+        #[source]
+        source: OciError,
+    },
+    /// There are no layers.
+    #[error("no layers found in artifact")]
+    NoLayers,
+    /// The wanted layer is not there.
+    #[error("failed to find layer with media type '{0}' in artifact")]
+    NoLayer(String),
+    /// The layer is not an archive.
+    #[error("failed to extract layer contents from artifact")]
+    Extract(#[source] UnpackError),
+    /// The directory of the object could not be made.
+    #[error("failed to create artifact directory")]
+    CreateDirectory(#[source] StorageError),
+    /// The lock could not be taken.
+    #[error("failed to acquire lock for artifact")]
+    Lock(#[source] StorageError),
+    /// The artifact could not be written to the storage.
+    #[error("unable to archive artifact to storage")]
+    Store(#[source] StorageError),
+    /// The archive could not be made.
+    #[error("unable to archive artifact to storage")]
+    Archive(#[source] io::Error),
+    /// What a deleted object stored could not be removed.
+    #[error("garbage collection for deleted resource failed")]
+    GarbageCollection(#[source] StorageError),
+    /// The process shuts down.
+    #[error("the operation was aborted")]
+    Aborted,
+}
+
+/// Why pull Secrets cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// A Secret cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// A Secret of another type.
+    #[error("secret '{namespace}/{name}' has no docker config")]
+    NoConfig {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
+    /// A Secret with a broken configuration.
+    #[error("secret '{namespace}/{name}'")]
+    Config {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: KeychainError,
+    },
+    /// The ServiceAccount does not exist.
+    #[error("serviceaccount '{namespace}/{name}' not found")]
+    NoServiceAccount {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
+    /// The ServiceAccount cannot be read.
+    #[error("failed to get serviceaccount '{namespace}/{name}'")]
+    ServiceAccount {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// What the API server says.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// Why a certificate Secret cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// A certificate without key, or the reverse.
+    #[error("secret '{namespace}/{name}' contains '{present}' but missing '{missing}'")]
+    Half {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// The key that is there.
+        present: &'static str,
+        /// The key that is not.
+        missing: &'static str,
+    },
+    /// Nothing in it is of use.
+    #[error("secret '{namespace}/{name}' must contain either 'ca.crt' or both 'tls.crt' and 'tls.key'")]
+    Empty {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
+}
+
+impl SourceError for Error {
+    fn condition(&self) -> Option<&'static str> {
+        match self {
+            Self::NotSupported(_)
+            | Self::Credential(_)
+            | Self::Proxy(_)
+            | Self::Certificate { .. }
+            | Self::Transport { .. }
+            | Self::Url { .. }
+            | Self::Tag { .. }
+            | Self::Digest(_)
+            | Self::Pull { .. }
+            | Self::NoLayers
+            | Self::NoLayer(_)
+            | Self::Extract(_) => Some(FETCH_FAILED),
+            Self::CreateDirectory(_) | Self::Store(_) | Self::Archive(_) => Some(STORAGE_OPERATION_FAILED),
+            Self::Publish(_)
+            | Self::Check(_)
+            | Self::Lock(_)
+            | Self::GarbageCollection(_)
+            | Self::Aborted => None,
+        }
+    }
+
+    fn is_event(&self) -> bool {
+        !matches!(self, Self::Check(_))
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::NotSupported(_) | Self::Url { .. } => Class::Terminal,
+            Self::Publish(_)
+            | Self::Check(_)
+            | Self::Credential(_)
+            | Self::Proxy(_)
+            | Self::Certificate { .. }
+            | Self::Transport { .. }
+            | Self::Tag { .. }
+            | Self::Digest(_)
+            | Self::Pull { .. }
+            | Self::NoLayers
+            | Self::NoLayer(_)
+            | Self::Extract(_)
+            | Self::CreateDirectory(_)
+            | Self::Lock(_)
+            | Self::Store(_)
+            | Self::Archive(_)
+            | Self::GarbageCollection(_)
+            | Self::Aborted => Class::Backoff,
+        }
+    }
+
+    fn reason(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match self {
+            Self::Publish(_) => "PatchOperationFailed",
+            Self::Check(_) | Self::Lock(_) | Self::Aborted => "Failed",
+            Self::NotSupported(_) => "NotSupported",
+            Self::Credential(_) | Self::Proxy(_) | Self::Certificate { .. } | Self::Transport { .. } => {
+                "AuthenticationFailed"
+            }
+            Self::Url { .. } => "URLInvalid",
+            Self::Tag { .. } => "ReadOperationFailed",
+            Self::Digest(_) | Self::Pull { .. } => "OCIArtifactPullFailed",
+            Self::NoLayers | Self::NoLayer(_) | Self::Extract(_) => "OCIArtifactLayerOperationFailed",
+            Self::CreateDirectory(_) => "DirectoryCreationFailed",
+            Self::Store(_) | Self::Archive(_) => "ArchiveOperationFailed",
+            Self::GarbageCollection(_) => "GarbageCollectionFailed",
+        })
+    }
+}
