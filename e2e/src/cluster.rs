@@ -164,7 +164,13 @@ impl Cluster {
             .list(&ListParams::default().labels(labels))
             .await
             .with_context(|| format!("list {kind}"))?;
-        list.items.into_iter().map(|item| Ok(serde_json::to_value(item)?)).collect()
+        let typed = |item| -> Result<Value> {
+            let mut object = serde_json::to_value(item)?;
+            object["apiVersion"] = api_version.into(); // the server leaves them out of the items of a list
+            object["kind"] = kind.into();
+            Ok(object)
+        };
+        list.items.into_iter().map(typed).collect()
     }
 
     /// Changes an object with a merge patch under the name of another field manager.

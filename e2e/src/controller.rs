@@ -56,7 +56,7 @@ impl Controller {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&launch.log)?;
         let binary = binary_directory()?.join(&launch.binary);
         if !binary.is_file() {
-            bail!("'{}' is not built; run: cargo build --package {}", binary.display(), launch.binary);
+            bail!("'{}' is not built; run: cargo build --package weir-{}", binary.display(), launch.binary);
         }
         let process = Command::new(&binary)
             .args(&launch.arguments)

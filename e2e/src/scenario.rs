@@ -190,7 +190,7 @@ impl Scenario {
         arguments.extend([format!("--health-addr={health}"), format!("--metrics-addr={metrics}")]);
         let path = |path: &Path| path.display().to_string();
         Ok(Launch {
-            binary: format!("weir-{name}-controller"),
+            binary: format!("{name}-controller"),
             arguments,
             environment: vec![
                 ("KUBECONFIG".to_owned(), path(&kubeconfig)),

@@ -16,6 +16,8 @@ const STAYS: Duration = Duration::from_secs(4);
 
 /// A repository with one ConfigMap in `./app`, applied by the Kustomization `app`.
 async fn good(s: &Scenario) -> Result<Repository> {
+    let account = json!({ "name": "app", "namespace": s.namespace });
+    s.cluster.apply(&json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account })).await?;
     let repository = s.git.create("fleet")?;
     repository.write("app/kept.yaml", &config_map(&s.namespace, "kept", "one"))?;
     let revision = repository.commit("A good state")?;
@@ -99,7 +101,8 @@ fn broken_yaml() {
         )?;
         repository.commit("A broken state")?;
         s.request("GitRepository", "fleet").await?;
-        let message = s.wait_failed("Kustomization", "app", "BuildFailed", &["broken.yaml", "5"]).await?;
+        let message =
+            s.wait_failed("Kustomization", "app", "BuildFailed", &["app/broken.yaml", "line 4"]).await?;
         s.report(&message)?;
         s.wait_event("Kustomization", "app", "Warning", "BuildFailed", &["broken.yaml"]).await?;
         kept(&s).await
@@ -237,8 +240,10 @@ fn an_artifact_with_a_wrong_digest() {
         s.kustomization("app", "./", &json!({})).await?;
         s.wait_ready("Kustomization", "app", "main@sha1:0000000000000000000000000000000000000001").await?;
 
+        // The digest of something that no controller has seen: a known one needs no download.
         let altered = ArtifactServer::start(&[("other.yaml", &other_file)]).await?;
-        offer(altered.status("main@sha1:0000000000000000000000000000000000000002", honest.digest())).await?;
+        let wrong = format!("sha256:{}", "1".repeat(64));
+        offer(altered.status("main@sha1:0000000000000000000000000000000000000002", &wrong)).await?;
         let words = ["failed to verify archive", "computed digest doesn't match provided"];
         let message = s.wait_failed("Kustomization", "app", "ArtifactFailed", &words).await?;
         s.report(&message)?;

@@ -1,4 +1,4 @@
-//! A fleet of 56 objects in 7 Kustomizations that depend on each other, and a later commit of it.
+//! A fleet of 53 objects in 7 Kustomizations that depend on each other, and a later commit of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
