@@ -1,5 +1,7 @@
 //! The kustomize engine against the reference, `kubectl kustomize`: recorded cases, real trees, random trees.
 
+#[path = "../../crates/weir-kustomize/tests/golden/archive.rs"]
+#[expect(unreachable_pub, reason = "shared with the tests of the engine")]
 mod archive;
 mod golden;
 mod random;
@@ -40,6 +42,9 @@ pub(crate) enum Kustomize {
         /// Prints the files of the case instead of comparing.
         #[arg(long)]
         print: bool,
+        /// Also prints errors whose texts differ.
+        #[arg(long)]
+        verbose: bool,
     },
     /// Measures both programs on generated trees.
     Bench,
@@ -57,7 +62,7 @@ pub(crate) enum Kustomize {
 pub(crate) fn run(command: Kustomize) -> anyhow::Result<()> {
     match command {
         Kustomize::Compare { directory, verbose } => compare(&directory, verbose),
-        Kustomize::Random { seed, count, print } => random::run(seed, count, print),
+        Kustomize::Random { seed, count, print, verbose } => random::run(seed, count, print, verbose),
         Kustomize::Bench => bench(),
         Kustomize::Build { directory, times } => {
             let mut fastest = Duration::MAX;
@@ -146,6 +151,17 @@ fn without_warnings(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("# Warning:")).collect();
     let text = lines.join("\n");
     text.trim_start_matches("error: ").trim().to_owned()
+}
+
+/// Writes files below a directory.
+fn unpack(files: &[(String, String)], directory: &Path) -> anyhow::Result<()> {
+    for (name, content) in files {
+        let path = directory.join(name);
+        let parent = path.parent().context("a file has a directory")?;
+        std::fs::create_dir_all(parent)?;
+        std::fs::write(&path, content).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// Which version the reference says it is.

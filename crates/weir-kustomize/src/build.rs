@@ -84,6 +84,10 @@ pub(crate) fn build(files: &dyn Files, root: &str, options: &Options, remote: &d
         crate::manifest::check_metadata(&resource.node)?;
     }
     resources.retain(|resource| !resource.is_local());
+    // Patches may have made identities equal.
+    let mut unique = Resources::default();
+    unique.append_all(resources, schema)?;
+    let mut resources = unique.into_list();
     let default_order = SortOptions { order: "legacy".to_owned(), legacy_sort_options: None };
     match (&target.kustomization.sort_options, options.order) {
         (Some(sort_options), _) => order::sort(&mut resources, sort_options, schema)?,
@@ -406,6 +410,7 @@ impl<'a> Builder<'a> {
             transformer.apply(resources, &self.schema)?;
             if let Some(origin) = origin {
                 for resource in resources.list_mut_same_ids() {
+                    resource.rewrite_annotations();
                     if resource.origin.is_none() {
                         resource.origin = Some(origin.clone());
                     } else {
@@ -516,8 +521,14 @@ fn builtin_transformers(target: &Target<'_>, tables: &Tables) -> Result<Vec<(Tra
     }
     for (position, patch) in kustomization.patches_json6902.iter().enumerate() {
         const KIND: &str = "PatchJson6902Transformer";
-        let json = JsonTarget::new(patch.target.as_ref(), &patch.path, &patch.patch, &mut load)
-            .context(|| trouble(KIND, &entry("patchesJson6902", position)))?;
+        let json =
+            JsonTarget::new(patch.target.as_ref(), &patch.path, &patch.patch, &mut load).context(|| {
+                let mut config = target.raw["patchesJson6902"][position].clone();
+                if let Some(operations) = config.as_object_mut().and_then(|entry| entry.remove("patch")) {
+                    config["jsonOp"] = operations;
+                }
+                trouble(KIND, &to_yaml(&config))
+            })?;
         list.push((Transformer::Json(Box::new(json)), KIND));
     }
     for replica in &kustomization.replicas {
@@ -533,7 +544,7 @@ fn builtin_transformers(target: &Target<'_>, tables: &Tables) -> Result<Vec<(Tra
         const KIND: &str = "ReplacementTransformer";
         let replacements = Replacements::new(&kustomization.replacements, &mut load).context(|| {
             let config = target.raw.get("replacements").cloned().unwrap_or_default();
-            trouble(KIND, &to_yaml(&serde_json::json!({ "replacements": config })))
+            trouble(KIND, &to_yaml(&serde_json::json!({ "Replacements": config })))
         })?;
         list.push((Transformer::Replacements(replacements), KIND));
     }

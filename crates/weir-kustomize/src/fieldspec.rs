@@ -133,7 +133,7 @@ fn visit(
 fn fresh(create: Create) -> Node {
     match create {
         Create::Map => Node::Map(Map::default()),
-        Create::Scalar(tag) => Node::Scalar(Scalar { text: Text::default(), tag, style: Style::Plain }),
+        Create::Scalar(tag) => Node::Scalar(Scalar::new(Text::default(), tag, Style::Plain)),
     }
 }
 

@@ -79,14 +79,12 @@ pub(crate) fn generate(
         }
     }
     if options.immutable {
-        object.push(
-            "immutable",
-            Node::Scalar(Scalar { text: "true".into(), tag: Tag::Bool, style: Style::Plain }),
-        );
+        object.push("immutable", Node::Scalar(Scalar::new("true", Tag::Bool, Style::Plain)));
     }
     let mut resource = Resource::new(Node::Map(object));
     resource.needs_hash = !options.disable_name_suffix_hash;
     resource.behavior = Behavior::parse(&arguments.behavior);
+    resource.generated = true;
     Ok(resource)
 }
 
@@ -105,7 +103,7 @@ pub(crate) fn data_value(text: &str) -> Node {
     } else {
         Style::Plain
     };
-    Node::Scalar(Scalar { text: text.into(), tag: Tag::String, style })
+    Node::Scalar(Scalar::new(text, Tag::String, style))
 }
 
 /// Base64, broken into lines when it is longer than one line.

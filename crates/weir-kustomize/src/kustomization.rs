@@ -508,8 +508,12 @@ pub(crate) fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T> {
 
 /// The first document of a file as JSON, in the reading of configuration files.
 pub(crate) fn read_config(bytes: &[u8]) -> Result<Value> {
+    read_json(bytes).map_err(|error| error.within("error converting YAML to JSON"))
+}
+
+fn read_json(bytes: &[u8]) -> Result<Value> {
     read_first_document(bytes, "", ReadOptions::default())
-        .map_err(|error| Error::message(format!("error converting YAML to JSON: {}", error.reference_text())))
+        .map_err(|error| Error::message(error.reference_text()))
 }
 
 impl Kustomization {
@@ -518,7 +522,7 @@ impl Kustomization {
     /// # Errors
     /// Broken YAML, unknown fields, wrong types, wrong kind or version, nothing set.
     pub(crate) fn read(bytes: &[u8], root: &str) -> Result<Self> {
-        let value = read_config(bytes).map_err(invalid)?;
+        let value = read_json(bytes).map_err(invalid)?;
         let value = match value {
             Value::Null => Value::Object(serde_json::Map::new()),
             value => value,

@@ -6,7 +6,7 @@ use weir_manifest::ScalarStyle;
 use weir_manifest::event::{Dialect, Event, EventKind, Parser};
 
 use crate::error::{Error, Result};
-use crate::node::{Map, Node, Scalar, Style, Tag, Text};
+use crate::node::{Map, Node, Scalar, Style, Tag};
 use crate::resource::Resource;
 use crate::scalar;
 
@@ -146,8 +146,12 @@ fn split(text: &str) -> Result<Vec<&str>> {
 
 /// The first document of a text; `None` if it has none.
 pub(crate) fn parse(text: &str) -> Result<Option<Node>> {
-    let mut reader =
-        Reader { parser: Parser::new(text, Dialect::V3), anchors: HashMap::new(), alias_nodes: 0 };
+    let mut reader = Reader {
+        parser: Parser::new(text, Dialect::V3),
+        anchors: HashMap::new(),
+        alias_nodes: 0,
+        flow_depth: 0,
+    };
     loop {
         match reader.next()?.kind {
             EventKind::StreamEnd => return Ok(None),
@@ -167,6 +171,8 @@ struct Reader<'a> {
     parser: Parser<'a>,
     anchors: HashMap<String, Node>,
     alias_nodes: usize,
+    /// How many `[` and `{` are open.
+    flow_depth: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -200,11 +206,17 @@ impl<'a> Reader<'a> {
                     None if style == Style::Plain => scalar::tag_of(&value),
                     _ => Tag::String,
                 };
-                let node = Node::Scalar(Scalar { text: Text::from(value.as_ref()), tag, style });
+                // Rewriting quotes what cannot stand plainly within brackets: it becomes text.
+                let quoted = self.flow_depth > 0
+                    && style == Style::Plain
+                    && (value.is_empty() || (tag == Tag::Timestamp && value.contains(':')));
+                let style = if quoted { Style::SingleQuoted } else { style };
+                let node = Node::Scalar(Scalar::new(value.as_ref(), tag, style));
                 self.remember(properties.anchor, &node);
                 Ok(node)
             }
-            EventKind::SequenceStart { properties, .. } => {
+            EventKind::SequenceStart { properties, flow } => {
+                self.flow_depth += usize::from(flow);
                 let mut list = Vec::new();
                 loop {
                     let event = self.next()?;
@@ -213,11 +225,13 @@ impl<'a> Reader<'a> {
                     }
                     list.push(self.node(event)?);
                 }
+                self.flow_depth -= usize::from(flow);
                 let node = Node::List(list);
                 self.remember(properties.anchor, &node);
                 Ok(node)
             }
-            EventKind::MappingStart { properties, .. } => {
+            EventKind::MappingStart { properties, flow } => {
+                self.flow_depth += usize::from(flow);
                 let mut map = Map::default();
                 let mut merges = None;
                 loop {
@@ -244,6 +258,7 @@ impl<'a> Reader<'a> {
                 if let Some(sources) = merges {
                     map = merged(map, sources);
                 }
+                self.flow_depth -= usize::from(flow);
                 let node = Node::Map(map);
                 self.remember(properties.anchor, &node);
                 Ok(node)

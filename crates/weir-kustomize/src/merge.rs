@@ -85,13 +85,14 @@ fn merge_scalar(object: Option<Node>, patch: Option<&mut Node>) -> Option<Node> 
     if patch.is_null() {
         return None;
     }
-    let mut value = patch.clone();
-    if let (Some(Node::Scalar(old)), Node::Scalar(new)) = (&object, &mut value)
-        && !old.is_null()
-    {
-        new.style = old.style;
+    match (object, &*patch) {
+        (Some(Node::Scalar(mut old)), Node::Scalar(new)) if !old.is_null() => {
+            let style = old.style;
+            old.replace(Scalar::new(new.text.clone(), new.tag, style));
+            Some(Node::Scalar(old))
+        }
+        _ => Some(patch.clone()),
     }
-    Some(value)
 }
 
 fn merge_map(

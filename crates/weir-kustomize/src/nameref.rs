@@ -77,7 +77,9 @@ pub(crate) fn fix(resources: &mut Resources, table: &[NameReference], schema: &S
                 break;
             }
         }
-        resources.list_mut_same_ids()[position].node = node;
+        let resource = &mut resources.list_mut_same_ids()[position];
+        resource.node = node;
+        resource.settle_links();
         outcome?;
         renamed |= spec_touches_identity(&rows);
     }

@@ -1,6 +1,8 @@
 //! The tree the engine works on: maps keep their order and duplicate keys, scalars keep their source
 //! text, tag and style, because several transformers look at exactly these.
 
+use std::collections::HashMap;
+
 use compact_str::CompactString;
 use serde_json::{Map as JsonMap, Number, Value};
 
@@ -40,6 +42,24 @@ pub(crate) struct Scalar {
     pub(crate) text: Text,
     pub(crate) tag: Tag,
     pub(crate) style: Style,
+    link: Link,
+}
+
+/// Ties scalars of one resource together: the label transformer of kustomize puts one and the same node in
+/// all the places it adds a label to, so that a later change in one place shows in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Link {
+    /// Zero for a scalar of its own.
+    group: u16,
+    /// How often this place was written since the group was last made equal.
+    writes: u16,
+}
+
+impl Link {
+    /// The link of a group; see [`Node::settle_links`].
+    pub(crate) fn of_group(group: u16) -> Self {
+        Self { group, writes: 0 }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,16 +76,38 @@ pub(crate) struct Map {
 }
 
 impl Scalar {
+    pub(crate) fn new(text: impl Into<Text>, tag: Tag, style: Style) -> Self {
+        Self { text: text.into(), tag, style, link: Link::default() }
+    }
+
     /// A scalar whose type follows from its text.
     pub(crate) fn untyped(text: impl Into<Text>) -> Self {
-        Self { text: text.into(), tag: Tag::Unset, style: Style::Plain }
+        Self::new(text, Tag::Unset, Style::Plain)
+    }
+
+    /// This scalar as a member of a group.
+    pub(crate) fn linked(self, link: Link) -> Self {
+        Self { link, ..self }
+    }
+
+    /// Replaces the text, keeping type and style.
+    pub(crate) fn set_text(&mut self, text: impl Into<Text>) {
+        self.text = text.into();
+        self.link.writes = self.link.writes.saturating_add(u16::from(self.link.group != 0));
+    }
+
+    /// Replaces text, type and style.
+    pub(crate) fn replace(&mut self, value: Self) {
+        self.tag = value.tag;
+        self.style = value.style;
+        self.set_text(value.text);
     }
 
     /// A string, as block when it has several lines.
     pub(crate) fn string(text: impl Into<Text>) -> Self {
         let text = text.into();
         let style = if text.contains('\n') { Style::Block } else { Style::Plain };
-        Self { text, tag: Tag::String, style }
+        Self::new(text, Tag::String, style)
     }
 
     pub(crate) fn is_null(&self) -> bool {
@@ -87,7 +129,6 @@ impl Scalar {
     pub(crate) fn resolve(&self) -> Resolved<'_> {
         let text = self.text.as_str();
         match self.tag {
-            Tag::Null if self.style == Style::Plain => Resolved::Null,
             Tag::Binary => scalar::decode_binary(text),
             Tag::Unset if self.style == Style::Plain => scalar::resolve(text),
             Tag::String | Tag::Merge | Tag::Unset => Resolved::String(text),
@@ -164,7 +205,7 @@ impl Map {
         match self.get_mut(key) {
             Some(Node::Scalar(old)) if !old.is_null() => {
                 value.style = old.style;
-                *old = value;
+                old.replace(value);
             }
             Some(place @ Node::Scalar(_)) => {
                 value.style = Style::Plain;
@@ -182,7 +223,7 @@ impl Node {
     }
 
     pub(crate) fn null() -> Self {
-        Self::Scalar(Scalar { text: "null".into(), tag: Tag::Null, style: Style::Plain })
+        Self::Scalar(Scalar::new("null", Tag::Null, Style::Plain))
     }
 
     pub(crate) fn is_null(&self) -> bool {
@@ -274,11 +315,46 @@ impl Node {
     pub(crate) fn set_scalar(&mut self, text: impl Into<Text>, tag: Tag) -> Result<()> {
         match self {
             Self::Scalar(old) => {
-                old.text = text.into();
                 old.tag = tag;
+                old.set_text(text);
                 Ok(())
             }
             other => Err(wrong_kind("ScalarNode", other)),
+        }
+    }
+
+    /// Makes the members of each group equal again: the place written last counts.
+    pub(crate) fn settle_links(&mut self) {
+        let mut latest: HashMap<u16, Scalar> = HashMap::new();
+        self.collect_written(&mut latest);
+        if !latest.is_empty() {
+            self.spread(&latest);
+        }
+    }
+
+    fn collect_written(&self, latest: &mut HashMap<u16, Scalar>) {
+        match self {
+            Self::Scalar(scalar) => {
+                let link = scalar.link;
+                let newer = latest.get(&link.group).is_none_or(|old| old.link.writes < link.writes);
+                if link.writes > 0 && newer {
+                    latest.insert(link.group, scalar.clone());
+                }
+            }
+            Self::Map(map) => map.iter().for_each(|(_, node)| node.collect_written(latest)),
+            Self::List(list) => list.iter().for_each(|node| node.collect_written(latest)),
+        }
+    }
+
+    fn spread(&mut self, latest: &HashMap<u16, Scalar>) {
+        match self {
+            Self::Scalar(scalar) => {
+                if let Some(value) = latest.get(&scalar.link.group) {
+                    *scalar = value.clone().linked(Link::of_group(value.link.group));
+                }
+            }
+            Self::Map(map) => map.iter_mut().for_each(|(_, node)| node.spread(latest)),
+            Self::List(list) => list.iter_mut().for_each(|node| node.spread(latest)),
         }
     }
 
@@ -316,7 +392,7 @@ impl Node {
             let float = number.as_f64().unwrap_or_default();
             let text = scalar::format_general(float);
             let tag = scalar::tag_of(&text);
-            Scalar { text: text.into(), tag, style: Style::Plain }
+            Scalar::new(text, tag, Style::Plain)
         })
     }
 
@@ -325,18 +401,16 @@ impl Node {
         Self::from_json_with(value, |number| {
             let text = number.to_string();
             let tag = scalar::tag_of(&text);
-            Scalar { text: text.into(), tag, style: Style::Plain }
+            Scalar::new(text, tag, Style::Plain)
         })
     }
 
     fn from_json_with(value: Value, number: fn(&Number) -> Scalar) -> Self {
         match value {
             Value::Null => Self::null(),
-            Value::Bool(flag) => Self::Scalar(Scalar {
-                text: if flag { "true" } else { "false" }.into(),
-                tag: Tag::Bool,
-                style: Style::Plain,
-            }),
+            Value::Bool(flag) => {
+                Self::Scalar(Scalar::new(if flag { "true" } else { "false" }, Tag::Bool, Style::Plain))
+            }
             Value::Number(value) => Self::Scalar(number(&value)),
             Value::String(text) => Self::Scalar(written_string(text.into())),
             Value::Array(list) => {
@@ -364,7 +438,7 @@ fn written_string(text: Text) -> Scalar {
     } else {
         Style::SingleQuoted
     };
-    Scalar { text, tag: Tag::String, style }
+    Scalar::new(text, Tag::String, style)
 }
 
 /// The key's text if it is not read as a string.
@@ -394,10 +468,10 @@ fn scalar_to_json(scalar: &Scalar) -> Result<Value> {
 
 /// The error of a node that is not what the operation needs.
 pub(crate) fn wrong_kind(expected: &str, node: &Node) -> Error {
-    let shown = node.to_json().map(|value| value.to_string()).unwrap_or_default();
+    let shown = crate::yaml::to_text(node);
     Error::message(format!(
         "wrong node kind: expected {expected} but got {}: node contents:\n{}",
         node.kind_name(),
-        weir_base::error::truncate(&shown, 500),
+        weir_base::error::truncate(shown.trim_end(), 500),
     ))
 }

@@ -87,7 +87,13 @@ fn source_value(source: &ReplacementSource, resources: &Resources, schema: &Sche
         namespace: source.namespace.as_str().into(),
         cluster_scoped: false,
     };
-    let shown = || format!("{selector}:{}", source.field_path);
+    let shown = || {
+        if source.field_path.is_empty() {
+            selector.to_string()
+        } else {
+            format!("{selector}:{}", source.field_path)
+        }
+    };
     let mut found = None;
     for resource in resources.list() {
         let selected = all_ids(resource, schema).iter().any(|id| {
@@ -124,7 +130,7 @@ fn refine(options: Option<&FieldOptions>, value: &Node) -> Result<Node> {
     let part = part.ok_or_else(|| {
         Error::message(format!("options.index {} is out of bounds for value {}", options.index, scalar.text))
     })?;
-    Ok(Node::Scalar(Scalar { text: part.into(), ..scalar.clone() }))
+    Ok(Node::Scalar(Scalar::new(part, scalar.tag, scalar.style)))
 }
 
 fn has_id_parts(selector: &Selector) -> bool {
@@ -172,6 +178,7 @@ fn replace_in(
         for field_path in field_paths {
             write(&mut resource.node, value, field_path, target.options.as_ref())?;
         }
+        resource.settle_links();
     }
     Ok(())
 }
@@ -215,7 +222,7 @@ fn set(field: &mut Node, value: &Node, options: Option<&FieldOptions>) -> Result
     }
     match field {
         // Only the text is replaced: the field keeps its type.
-        Node::Scalar(scalar) => scalar.text = text.into(),
+        Node::Scalar(scalar) => scalar.set_text(text),
         other => *other = value.clone(),
     }
     Ok(())
@@ -233,7 +240,7 @@ fn write_structured(object: &mut Node, value: &Node, parts: &[String], create: O
     let mut inner = crate::manifest::parse(&original).ok()??;
     let found = path::visit(&mut inner, inner_parts, create, &mut |node| {
         match node {
-            Node::Scalar(scalar) => scalar.text = value.text().into(),
+            Node::Scalar(scalar) => scalar.set_text(value.text()),
             other => *other = value.clone(),
         }
         Ok(())
@@ -244,7 +251,7 @@ fn write_structured(object: &mut Node, value: &Node, parts: &[String], create: O
     let text = serialize(&inner, &original)?;
     path::visit(object, scalar_parts, None, &mut |node| {
         if let Node::Scalar(scalar) = node {
-            scalar.text = text.as_str().into();
+            scalar.set_text(text.as_str());
         }
         Ok(())
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{self, Gvk, ResourceId};
-use crate::node::{Map, Node, Scalar, Text};
+use crate::node::{Link, Map, Node, Scalar, Text};
 use crate::origin::Origin;
 use crate::schema::Schema;
 
@@ -83,10 +83,14 @@ pub(crate) struct Resource {
     pub(crate) suffixes: Vec<Text>,
     pub(crate) needs_hash: bool,
     pub(crate) behavior: Behavior,
+    /// Made by a generator and not merged into an object of a file.
+    pub(crate) generated: bool,
     pub(crate) origin: Option<Origin>,
     pub(crate) transformations: Vec<Origin>,
     /// Names of the vars bound to this resource.
     pub(crate) vars: Vec<String>,
+    /// How many groups of linked scalars were made in the tree.
+    links: u16,
 }
 
 impl Resource {
@@ -100,10 +104,38 @@ impl Resource {
             suffixes: Vec::new(),
             needs_hash,
             behavior: Behavior::Unspecified,
+            generated: false,
             origin: None,
             transformations: Vec::new(),
             vars: Vec::new(),
+            links: 0,
         }
+    }
+
+    /// The link of a new group of scalars.
+    pub(crate) fn new_link(&mut self) -> Link {
+        self.links = self.links.saturating_add(1);
+        Link::of_group(self.links)
+    }
+
+    /// Makes linked scalars equal after some of them were changed.
+    pub(crate) fn settle_links(&mut self) {
+        if self.links > 0 {
+            self.node.settle_links();
+        }
+    }
+
+    /// Writes the annotations anew, which makes strings of their values and takes them out of their groups.
+    pub(crate) fn rewrite_annotations(&mut self) {
+        if self.metadata().is_some_and(|metadata| metadata.get("annotations").is_some()) {
+            let texts = self.texts("annotations");
+            self.set_texts("annotations", texts);
+        }
+    }
+
+    /// Whether kustomize would have annotations of its own on the object by now.
+    pub(crate) fn is_tracked(&self) -> bool {
+        !self.previous.is_empty() || self.needs_hash || self.generated || self.origin.is_some()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -248,6 +280,7 @@ impl Resource {
         self.suffixes.clone_from(&old.suffixes);
         self.transformations.clone_from(&old.transformations);
         self.behavior = old.behavior;
+        self.generated = old.generated;
         self.vars.clone_from(&old.vars);
     }
 

@@ -67,8 +67,8 @@ pub(crate) fn resolve_as(text: &str, tag: Tag) -> Resolved<'_> {
     match (tag, resolve(text)) {
         (Tag::Float, Resolved::Int(number)) => Resolved::Float(number as f64),
         (Tag::Float, Resolved::Unsigned(number)) => Resolved::Float(number as f64),
-        (Tag::Null, _) => Resolved::Null,
-        (Tag::Bool, value @ Resolved::Bool(_))
+        (Tag::Null, value @ Resolved::Null)
+        | (Tag::Bool, value @ Resolved::Bool(_))
         | (Tag::Int, value @ (Resolved::Int(_) | Resolved::Unsigned(_)))
         | (Tag::Float, value @ Resolved::Float(_))
         | (Tag::Timestamp, value @ Resolved::Owned(_)) => value,
@@ -106,7 +106,8 @@ fn resolve_number(text: &str) -> Option<Resolved<'static>> {
         return Some(number);
     }
     if is_float(plain) {
-        return plain.parse().ok().map(Resolved::Float);
+        // What overflows is text, as Go refuses to parse it.
+        return plain.parse().ok().filter(|number: &f64| number.is_finite()).map(Resolved::Float);
     }
     None
 }

@@ -33,20 +33,15 @@ pub(crate) enum Mode {
 /// # Errors
 /// Unknown fields in strict mode, and values of the wrong type.
 pub(crate) fn normalize(value: Value, shape: Shape, mode: Mode) -> Result<Value> {
-    let owner = match shape {
-        Shape::Object(name, _) => name,
-        _ => "",
-    };
-    Normalizer { mode, owner }.value(value, shape, "")
+    Normalizer { mode }.value(value, shape, "", "")
 }
 
 struct Normalizer {
     mode: Mode,
-    owner: &'static str,
 }
 
 impl Normalizer {
-    fn value(&self, value: Value, shape: Shape, path: &str) -> Result<Value> {
+    fn value(&self, value: Value, shape: Shape, path: &str, owner: &str) -> Result<Value> {
         if value.is_null() {
             // Null leaves the zero value in place.
             return Ok(Value::Null);
@@ -72,7 +67,7 @@ impl Normalizer {
             (Shape::Texts, Value::Object(object)) => {
                 let mut result = Map::new();
                 for (key, value) in object {
-                    let value = match self.value(value, Shape::Text, path)? {
+                    let value = match self.value(value, Shape::Text, path, owner)? {
                         Value::Null => Value::String(String::new()),
                         value => value,
                     };
@@ -83,7 +78,7 @@ impl Normalizer {
             (Shape::List(item), Value::Array(items)) => {
                 let items = items
                     .into_iter()
-                    .map(|value| match (self.value(value, *item, path)?, item) {
+                    .map(|value| match (self.value(value, *item, path, owner)?, item) {
                         (Value::Null, Shape::Text) => Ok(Value::String(String::new())),
                         (Value::Null, Shape::Object(..)) => Ok(Value::Object(Map::new())),
                         (value, _) => Ok(value),
@@ -91,8 +86,8 @@ impl Normalizer {
                     .collect::<Result<_>>()?;
                 Ok(Value::Array(items))
             }
-            (Shape::Object(_, fields), Value::Object(object)) => self.object(object, fields, path),
-            (shape, value) => Err(self.wrong_type(&value, shape, path)),
+            (Shape::Object(name, fields), Value::Object(object)) => self.object(object, fields, path, name),
+            (shape, value) => Err(wrong_type(&value, shape, path, owner)),
         }
     }
 
@@ -101,6 +96,7 @@ impl Normalizer {
         object: Map<String, Value>,
         fields: &'static [(&'static str, Shape)],
         path: &str,
+        owner: &str,
     ) -> Result<Value> {
         let mut result = Map::new();
         for (key, value) in object {
@@ -114,30 +110,45 @@ impl Normalizer {
                 }
                 continue;
             };
-            let below = if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
-            let value = self.value(value, *shape, &below)?;
+            let embedded = embedded_struct(owner, name);
+            let below = match (path, embedded) {
+                ("", "") => (*name).to_owned(),
+                ("", embedded) => format!("{embedded}.{name}"),
+                (path, "") => format!("{path}.{name}"),
+                (path, embedded) => format!("{path}.{embedded}.{name}"),
+            };
+            let value = self.value(value, *shape, &below, owner)?;
             if !value.is_null() {
                 result.insert((*name).to_owned(), value);
             }
         }
         Ok(Value::Object(result))
     }
+}
 
-    fn wrong_type(&self, value: &Value, shape: Shape, path: &str) -> Error {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        let place = if path.is_empty() {
-            "Go value".to_owned()
-        } else {
-            format!("Go struct field {}.{path}", self.owner)
-        };
-        Error::message(format!("json: cannot unmarshal {found} into {place} of type {}", type_name(shape)))
+fn wrong_type(value: &Value, shape: Shape, path: &str, owner: &str) -> Error {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let place =
+        if path.is_empty() { "Go value".to_owned() } else { format!("Go struct field {owner}.{path}") };
+    Error::message(format!("json: cannot unmarshal {found} into {place} of type {}", type_name(shape)))
+}
+
+/// The struct a field of generator arguments is embedded with, which Go names in the path.
+fn embedded_struct(owner: &str, field: &str) -> &'static str {
+    match (owner, field) {
+        ("ConfigMapArgs" | "SecretArgs", "literals" | "files" | "envs" | "env") => {
+            "GeneratorArgs.KvPairSources"
+        }
+        ("SecretArgs", "type") => "",
+        ("ConfigMapArgs" | "SecretArgs", _) => "GeneratorArgs",
+        _ => "",
     }
 }
 

@@ -105,6 +105,7 @@ fn rename(
                 node.set_scalar(name, Tag::Unset)
             })?;
         }
+        resource.settle_links();
     }
     Ok(())
 }

@@ -113,6 +113,7 @@ pub(crate) fn resolve(
         for spec in table {
             spec.visit(&mut resource.node, None, &mut |node| replace(node, &values))?;
         }
+        resource.settle_links();
     }
     Ok(())
 }
@@ -173,7 +174,7 @@ fn expand_into(scalar: &mut Scalar, values: &HashMap<String, Value>) {
         Value::Float(number) => (number.to_string(), Tag::Float),
         Value::Other => return,
     };
-    *scalar = Scalar { text: text.into(), tag, style: Style::Plain };
+    scalar.replace(Scalar::new(text, tag, Style::Plain));
 }
 
 /// Expands `$(NAME)`; a text that is nothing else takes the type of the value.

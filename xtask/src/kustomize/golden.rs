@@ -1,13 +1,11 @@
 //! Recording of the golden cases: what the reference answers is committed next to the input.
-//!
-//! A case is an archive `tests/golden/<name>.txtar`: the input below `in/`, the answer in `want.yaml` or
-//! `want.error`. The directory built is `in`, or the one named by a comment line `root: <path>`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use super::{archive, reference_version, say, theirs};
+use super::archive::{self, File};
+use super::{reference_version, say, theirs, unpack};
 
 const CASES: &str = "crates/weir-kustomize/tests/golden";
 
@@ -19,14 +17,16 @@ pub(crate) fn run(root: &Path, record: bool) -> anyhow::Result<()> {
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txtar"))
+        .filter(|path| path.file_name().is_some_and(|name| name != "fixtures.txtar"))
         .collect();
     paths.sort();
+    let fixtures = std::fs::read_to_string(directory.join("fixtures.txtar"))?;
+    let fixtures = archive::files(&fixtures);
     let version = reference_version()?;
-    let mut stale = 0;
-    let mut cases = 0;
+    let (mut stale, mut cases) = (0, 0);
     for path in &paths {
         let old = std::fs::read_to_string(path)?;
-        let new = recorded(&old, &mut cases)?;
+        let new = recorded(&old, &fixtures, &mut cases)?;
         if old == new {
             continue;
         }
@@ -36,9 +36,8 @@ pub(crate) fn run(root: &Path, record: bool) -> anyhow::Result<()> {
             std::fs::write(path, new)?;
         }
     }
-    let version_file = directory.join("VERSION");
     if record {
-        std::fs::write(version_file, format!("kustomize {version}\n"))?;
+        std::fs::write(directory.join("VERSION"), format!("kustomize {version}\n"))?;
     } else if stale > 0 {
         bail!("{stale} files are stale; run cargo xtask golden --record and read every change");
     }
@@ -47,50 +46,38 @@ pub(crate) fn run(root: &Path, record: bool) -> anyhow::Result<()> {
 }
 
 /// The text of a file of cases with the answers of the reference.
-fn recorded(text: &str, cases: &mut usize) -> anyhow::Result<String> {
-    let mut result = String::new();
-    for case in split_cases(text) {
+fn recorded(text: &str, fixtures: &[File<'_>], cases: &mut usize) -> anyhow::Result<String> {
+    let start = text.find("=== ").unwrap_or(text.len());
+    let mut result = text[..start].to_owned();
+    for case in archive::cases(&text[start..]) {
         *cases += 1;
-        let files = archive::parse(case);
-        let input: Vec<(String, String)> =
-            files.iter().filter(|(name, _)| !name.starts_with("want.")).cloned().collect();
         let scratch = tempfile::tempdir()?;
-        archive::unpack(&input, scratch.path())?;
-        let built = case.lines().find_map(|line| line.strip_prefix("root: ")).unwrap_or(".");
-        let answer = theirs(&scratch.path().join(built))?;
-        let comment_end = case.find("-- ").unwrap_or(case.len());
-        result.push_str(&case[..comment_end]);
-        for (name, content) in &input {
-            for part in ["-- ", name, " --\n", content] {
-                result.push_str(part);
-            }
+        unpack(&case.input(fixtures), scratch.path())?;
+        let answer = theirs(&scratch.path().join(case.setting("root").unwrap_or(".")))?;
+        let mut put = |text: &str| result.push_str(text);
+        put("=== ");
+        put(case.name);
+        put("\n");
+        put(case.head);
+        for file in case.files.iter().filter(|file| !file.path.starts_with("want.")) {
+            put(file.header);
+            put(file.content);
         }
         match answer {
             Ok(output) => {
-                result.push_str("-- want.yaml --\n");
-                result.push_str(&output);
+                put("-- want.yaml --\n");
+                put(&output);
             }
             Err(error) => {
-                let scratch_path = scratch.path().to_string_lossy();
-                let canonical = scratch.path().canonicalize()?;
-                let error =
-                    error.replace(&*canonical.to_string_lossy(), "/case").replace(&*scratch_path, "/case");
-                result.push_str("-- want.error --\n");
-                result.push_str(&error);
-                result.push('\n');
+                let shown = scratch.path().to_string_lossy().into_owned();
+                let canonical = scratch.path().canonicalize()?.to_string_lossy().into_owned();
+                put("-- want.error --\n");
+                // A crash of the reference ends with the state of its threads.
+                let error = error.split("\n\ngoroutine ").next().unwrap_or_default();
+                put(&error.replace(&canonical, "/case").replace(&shown, "/case"));
+                put("\n");
             }
         }
     }
     Ok(result)
-}
-
-/// The cases of a file: each starts with a line `=== name`.
-pub(crate) fn split_cases(text: &str) -> Vec<&str> {
-    let mut starts: Vec<usize> = text
-        .match_indices("=== ")
-        .map(|(position, _)| position)
-        .filter(|position| *position == 0 || text.as_bytes()[position - 1] == b'\n')
-        .collect();
-    starts.push(text.len());
-    starts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }

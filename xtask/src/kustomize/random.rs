@@ -7,11 +7,11 @@ use anyhow::bail;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::{archive, first_difference, note, ours, say, theirs};
+use super::{first_difference, note, ours, say, theirs, unpack};
 
 /// Compares `count` cases from `first` on.
-pub(crate) fn run(first: u64, count: u64, print: bool) -> anyhow::Result<()> {
-    let (mut equal, mut both_fail) = (0, 0);
+pub(crate) fn run(first: u64, count: u64, print: bool, verbose: bool) -> anyhow::Result<()> {
+    let (mut equal, mut both_fail, mut other_error) = (0, 0, 0);
     let mut different = Vec::new();
     for seed in first..first + count {
         let files = Case::new(seed).files();
@@ -22,11 +22,19 @@ pub(crate) fn run(first: u64, count: u64, print: bool) -> anyhow::Result<()> {
             continue;
         }
         let scratch = tempfile::tempdir()?;
-        archive::unpack(&files, scratch.path())?;
+        unpack(&files, scratch.path())?;
         let root = scratch.path().join("overlay");
         match (ours(&root), theirs(&root)?) {
             (Ok(left), Ok(right)) if left == right => equal += 1,
-            (Err(_), Err(_)) => both_fail += 1,
+            (Err(left), Err(right)) => {
+                both_fail += 1;
+                if left != right {
+                    other_error += 1;
+                    if verbose {
+                        say(&format!("seed {seed}: errors\n  ours:   {left}\n  theirs: {right}"));
+                    }
+                }
+            }
             (left, right) => {
                 different.push(seed);
                 let told = match (&left, &right) {
@@ -41,7 +49,10 @@ pub(crate) fn run(first: u64, count: u64, print: bool) -> anyhow::Result<()> {
     if print {
         return Ok(());
     }
-    note(&format!("{equal} equal, {both_fail} fail in both, {} different", different.len()));
+    note(&format!(
+        "{equal} equal, {both_fail} fail in both ({other_error} with another text), {} different",
+        different.len()
+    ));
     if !different.is_empty() {
         bail!("seeds that differ: {different:?}");
     }
@@ -112,7 +123,7 @@ impl Case {
             let _ = writeln!(text, "namespace: {}", self.pick(&["apps", "default", "team-a"]));
         }
         if self.chance(25) {
-            let _ = writeln!(text, "commonLabels:\n  app: {}", self.pick(&["web", "\"1\"", "yes"]));
+            let _ = writeln!(text, "commonLabels:\n  app: {}", self.pick(&["web", "\"1\"", "\"yes\""]));
         }
         if self.chance(25) {
             let flags = self.pick(&["", "\n  includeSelectors: true", "\n  includeTemplates: true"]);
@@ -122,7 +133,7 @@ impl Case {
             let _ =
                 writeln!(text, "commonAnnotations:\n  note: {}", self.pick(&["hello", "'a: b'", "\"2\""]));
         }
-        if self.chance(40) {
+        if directory == "base0" || self.chance(40) {
             self.generators(directory, files, &mut text);
         }
         if self.chance(30) {
@@ -133,13 +144,13 @@ impl Case {
                 self.pick(&["newTag: v9", "newName: other/name", "digest: sha256:abcd", "tagSuffix: -x"])
             );
         }
-        if self.chance(10) {
+        if self.chance(1) {
             let _ = writeln!(text, "replicas:\n- name: web\n  count: {}", self.number(9));
         }
         if self.chance(45) {
             self.patches(&mut text);
         }
-        if self.chance(15) {
+        if self.chance(8) {
             self.replacements(&mut text);
         }
         if self.chance(15) {
@@ -161,11 +172,19 @@ impl Case {
     }
 
     fn generators(&mut self, directory: &str, files: &mut Vec<(String, String)>, text: &mut String) {
-        if self.chance(60) {
-            let name = self.pick(&["settings", "env"]);
-            let _ = writeln!(text, "configMapGenerator:\n- name: {name}");
-            if self.chance(30) {
-                let _ = writeln!(text, "  behavior: {}", self.pick(&["merge", "replace", "create"]));
+        if directory == "base0" || self.chance(60) {
+            let above = !directory.starts_with("base");
+            let name = match (directory, above && self.chance(50)) {
+                ("base0", _) | (_, true) => "settings",
+                _ => "env",
+            };
+            let _ = writeln!(
+                text,
+                "configMapGenerator:\n- name: {name}{}",
+                if name == "env" { format!("-{directory}") } else { String::new() }
+            );
+            if above && name == "settings" {
+                let _ = writeln!(text, "  behavior: {}", self.pick(&["merge", "merge", "replace"]));
             }
             let _ = writeln!(
                 text,
@@ -188,7 +207,7 @@ impl Case {
         if self.chance(40) {
             let _ = writeln!(
                 text,
-                "secretGenerator:\n- name: creds\n  literals:\n  - password={}",
+                "secretGenerator:\n- name: creds-{directory}\n  literals:\n  - password={}",
                 self.pick(&[
                     "x",
                     "a-rather-long-password-that-needs-more-than-one-line-of-base64-text-to-be-written",
@@ -214,7 +233,7 @@ impl Case {
                     let _ = writeln!(
                         text,
                         "- target:\n    kind: {}\n  patch: |-\n    - op: add\n      path: /spec/extra\n      value: {value}",
-                        self.pick(&["Deployment", "Service", "Widget", ".*"])
+                        self.pick(&["Deployment", "Service", "Widget", "Deployment|Widget"])
                     );
                 }
                 1 => {
@@ -273,8 +292,8 @@ impl Case {
         let _ = writeln!(
             text,
             "replacements:\n- source:\n    kind: {}\n    fieldPath: {}\n  targets:\n  - select:\n      kind: {}\n    fieldPaths:\n    - {}\n    options:\n      create: {}",
-            self.pick(&["Service", "ConfigMap", "Widget"]),
-            self.pick(&["metadata.name", "metadata.namespace", "spec.size"]),
+            self.pick(&["ConfigMap", "ConfigMap", "ConfigMap", "Service"]),
+            self.pick(&["metadata.name", "metadata.name", "data.A", "kind"]),
             self.pick(&["Deployment", "Widget"]),
             self.pick(&[
                 "metadata.annotations.copied",
@@ -282,12 +301,12 @@ impl Case {
                 "spec.size",
                 "spec.template.metadata.labels.x"
             ]),
-            self.pick(&["true", "false"]),
+            self.pick(&["true", "true", "true", "false"]),
         );
     }
 
     fn object(&mut self, unique: &str) -> String {
-        let name = if self.chance(50) { self.pick(&["web", "api"]).to_owned() } else { unique.to_owned() };
+        let name = if self.chance(20) { self.pick(&["web", "api"]).to_owned() } else { unique.to_owned() };
         let namespace = if self.chance(20) {
             format!("\n  namespace: {}", self.pick(&["default", "apps", "other"]))
         } else {
@@ -313,7 +332,7 @@ impl Case {
                 let container = self.container("main");
                 let second = if self.chance(40) { self.container("side") } else { String::new() };
                 format!(
-                    "{}spec:\n  replicas: {}\n  selector:\n    matchLabels:\n      app: x\n  template:\n    metadata:\n      labels:\n        app: x\n    spec:\n      serviceAccountName: {}\n      containers:\n{container}{second}      volumes:\n      - name: data\n        configMap:\n          name: {}\n      - name: other\n        secret:\n          secretName: creds\n",
+                    "{}spec:\n  replicas: {}\n  selector:\n    matchLabels:\n      app: x\n  template:\n    metadata:\n      labels:\n        app: x\n    spec:\n      serviceAccountName: {}\n      containers:\n{container}{second}      volumes:\n      - name: data\n        configMap:\n          name: {}\n      - name: other\n        secret:\n          secretName: creds-base0\n",
                     head("apps/v1", "Deployment"),
                     self.number(5),
                     self.pick(&["web", "api", "default"]),
@@ -379,7 +398,7 @@ impl Case {
                 self.pick(&["x", "\"1\"", "\"true\"", "$(VAR)"]),
                 self.pick(&[
                     "configMapKeyRef: {name: settings, key: a}",
-                    "secretKeyRef: {name: creds, key: password}",
+                    "secretKeyRef: {name: creds-base0, key: password}",
                     "fieldRef: {fieldPath: metadata.name}"
                 ])
             );
@@ -420,7 +439,7 @@ pub(crate) fn small_overlay(directory: &Path) -> anyhow::Result<PathBuf> {
     ];
     let files: Vec<(String, String)> =
         files.into_iter().map(|(name, content)| (name.to_owned(), content.to_owned())).collect();
-    archive::unpack(&files, directory)?;
+    unpack(&files, directory)?;
     Ok(directory.join("overlay"))
 }
 
@@ -453,6 +472,6 @@ pub(crate) fn many_deployments(directory: &Path, count: usize) -> anyhow::Result
             ),
         ),
     ];
-    archive::unpack(&files, directory)?;
+    unpack(&files, directory)?;
     Ok(directory.join("overlay"))
 }

@@ -70,6 +70,7 @@ pub(crate) fn set(
         for spec in specs {
             spec.visit(&mut resource.node, None, &mut |node| set_one(node, image, name))?;
         }
+        resource.settle_links();
     }
     Ok(())
 }

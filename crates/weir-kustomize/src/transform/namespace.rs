@@ -3,7 +3,7 @@
 use crate::error::{Context as _, Error, Result};
 use crate::fieldspec::{Create, FieldSpec, FieldSpecs};
 use crate::id::Gvk;
-use crate::node::{Node, Style, Tag};
+use crate::node::{Node, Scalar, Tag};
 use crate::resources::Resources;
 use crate::schema::Schema;
 
@@ -52,6 +52,7 @@ impl NamespaceOptions {
             }
             resource.store_previous_id(schema);
             self.apply_to(&mut resource.node, &metadata, schema)?;
+            resource.settle_links();
         }
         for position in 0..resources.list().len() {
             let id = resources.list()[position].current_id(schema);
@@ -128,14 +129,7 @@ impl NamespaceOptions {
             let selected = subject.get(field).is_some_and(|value| value.value_text() == wanted);
             let Some(map) = subject.as_map_mut().filter(|_| selected) else { continue };
             if map.get("namespace").is_none() {
-                map.push(
-                    "namespace",
-                    Node::Scalar(crate::node::Scalar {
-                        text: "".into(),
-                        tag: Tag::Unset,
-                        style: Style::Plain,
-                    }),
-                );
+                map.push("namespace", Node::Scalar(Scalar::untyped("")));
             }
             if let Some(node) = map.get_mut("namespace") {
                 self.set(node)

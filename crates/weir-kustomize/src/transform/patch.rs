@@ -10,7 +10,7 @@ use crate::jsonpatch::JsonPatch;
 use crate::kustomization::{Patch, PatchOptions, Selector};
 use crate::manifest::read_resources;
 use crate::merge;
-use crate::node::Node;
+use crate::node::{Map, Node};
 use crate::resource::{INTERNAL_PREFIX, Resource};
 use crate::resources::Resources;
 use crate::schema::Schema;
@@ -158,6 +158,7 @@ fn merge_into(resource: &mut Resource, patch: &Node, options: &PatchOptions, sch
         resource.set_name(&name);
     }
     resource.set_namespace(&namespace);
+    resource.settle_links();
     Ok(())
 }
 
@@ -210,6 +211,14 @@ fn apply_json(resource: &mut Resource, patch: &JsonPatch) -> Result<()> {
         .into_iter()
         .filter(|(key, _)| key.starts_with(INTERNAL_PREFIX))
         .collect();
+    if resource.is_tracked()
+        && let Some(metadata) = resource.node.map_or_create("metadata")
+        && metadata.get("annotations").is_none_or(Node::is_null)
+    {
+        // The tracking annotations of kustomize make the map; patches rely on it being there.
+        metadata.remove("annotations");
+        metadata.push("annotations", Node::Map(Map::default()));
+    }
     resource.node = patch.apply(&resource.node)?;
     let mut annotations = resource.texts("annotations");
     annotations.extend(internal);
