@@ -11,7 +11,7 @@ use crate::set::Set;
 use crate::strconv;
 use crate::text::Text;
 use crate::tree::{Declared, Node, NodeId, Tree};
-use crate::value::{Element, List, Map, Value};
+use crate::value::{Element, List, Map, PRINTED_BYTES_MAX, Value};
 
 /// What a missing map key yields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Limits {
     pub steps_max: u64,
     /// Bytes written and produced by functions, all together.
     pub produced_bytes_max: u64,
-    /// Bytes of one string a function may produce.
+    /// Bytes of one string a function may produce; not more than [`PRINTED_BYTES_MAX`].
     pub value_bytes_max: u64,
     /// Items of one list a function may produce.
     pub list_items_max: u64,
@@ -45,7 +45,7 @@ impl Default for Limits {
         Self {
             steps_max: 200_000_000,
             produced_bytes_max: 2 << 30,
-            value_bytes_max: 128 << 20,
+            value_bytes_max: PRINTED_BYTES_MAX as u64,
             list_items_max: 4 << 20,
             template_levels_max: 20_000,
         }
@@ -254,6 +254,16 @@ impl State<'_> {
         Ok(())
     }
 
+    /// Ends the execution if one value is longer than allowed.
+    fn check_length(&self, bytes: usize) -> Outcome<()> {
+        let limit = self.shared.options.limits.value_bytes_max.min(PRINTED_BYTES_MAX as u64);
+        if bytes as u64 > limit {
+            let message = format!("a value of {bytes} bytes exceeds the limit of {limit} bytes");
+            return Err(Box::new(Fault::Limit(self.error(&message, None))));
+        }
+        Ok(())
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Outcome<()> {
         self.shared.produce(bytes.len()).map_err(Box::new)?;
         self.out.extend_from_slice(bytes);
@@ -357,6 +367,7 @@ impl State<'_> {
                 let before = self.out.len();
                 format::print_to(&mut self.out, value);
                 let written = self.out.len() - before;
+                self.check_length(written)?;
                 self.shared.produce(written).map_err(Box::new)
             }
         }
@@ -757,6 +768,7 @@ impl State<'_> {
                     Value::List(list) => size_of_val(list.items()),
                     _ => 0,
                 };
+                self.check_length(bytes)?;
                 self.shared.produce(bytes).map_err(Box::new)?;
                 Ok(Operand::of(value))
             }

@@ -2,7 +2,7 @@
 
 use crate::deep;
 use crate::strconv;
-use crate::value::{Kind, List, Map, NESTING_LEVELS_MAX, Value};
+use crate::value::{Kind, List, Map, NESTING_LEVELS_MAX, PRINTED_BYTES_MAX, Value};
 
 /// Widths and precisions beyond this count as absent, in characters.
 const WIDTH_MAX: i64 = 1_000_000;
@@ -35,13 +35,14 @@ pub fn sprintln(values: &[Value]) -> Vec<u8> {
     printer.out
 }
 
-/// The `%v` form of one value, appended to `out`.
+/// The `%v` form of one value, appended to `out`; cut off behind [`PRINTED_BYTES_MAX`].
 pub fn print_to(out: &mut Vec<u8>, value: &Value) {
     if let Value::String(text) = value {
         out.extend_from_slice(text);
         return;
     }
-    let mut printer = Printer { out: std::mem::take(out), ..Printer::default() };
+    let start = out.len();
+    let mut printer = Printer { out: std::mem::take(out), start, ..Printer::default() };
     printer.argument(value, 'v');
     *out = printer.out;
 }
@@ -81,6 +82,8 @@ struct Flags {
 #[derive(Default)]
 struct Printer {
     out: Vec<u8>,
+    /// Where the output of this printer begins.
+    start: usize,
     flags: Flags,
     reordered: bool,
     good_argument: bool,
@@ -119,7 +122,13 @@ impl Printer {
 
     fn padding(&mut self, count: usize) {
         let byte = if self.flags.zero && !self.flags.minus { b'0' } else { b' ' };
+        let count = if self.is_full() { 0 } else { count };
         self.out.extend(std::iter::repeat_n(byte, count));
+    }
+
+    /// Whether so much has been printed that nothing more is: the caller finds the result too long.
+    fn is_full(&self) -> bool {
+        self.out.len() - self.start > PRINTED_BYTES_MAX
     }
 
     fn pad(&mut self, bytes: &[u8]) {
@@ -195,6 +204,9 @@ impl Printer {
     fn value(&mut self, value: &Value, verb: char, level: usize) {
         if level > NESTING_LEVELS_MAX {
             self.text("<nesting too deep>");
+            return;
+        }
+        if self.is_full() {
             return;
         }
         match value {

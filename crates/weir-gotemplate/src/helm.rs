@@ -8,7 +8,7 @@ use crate::deep;
 use crate::error::Error;
 use crate::json;
 use crate::strconv;
-use crate::value::{NESTING_LEVELS_MAX, Value};
+use crate::value::{NESTING_LEVELS_MAX, VISITED_VALUES_MAX, Value};
 
 const MARK_START: &str = "HELM_ERR_START";
 const MARK_END: &str = "HELM_ERR_END";
@@ -39,10 +39,14 @@ pub fn without_no_value(output: Vec<u8>) -> Vec<u8> {
 ///
 /// Fails where the value has no JSON, or on nesting beyond [`NESTING_LEVELS_MAX`].
 pub fn to_plain(value: &Value) -> Result<Json, String> {
-    plain(value, 0, true)
+    plain(value, 0, true, &mut 0)
 }
 
-fn plain(value: &Value, level: usize, through_json: bool) -> Result<Json, String> {
+fn plain(value: &Value, level: usize, through_json: bool, visited: &mut u64) -> Result<Json, String> {
+    *visited += 1;
+    if *visited > VISITED_VALUES_MAX {
+        return Err(format!("json: unsupported value: more than {VISITED_VALUES_MAX} parts"));
+    }
     if level > NESTING_LEVELS_MAX {
         return Err("json: unsupported value: nested too deeply".to_owned());
     }
@@ -72,14 +76,14 @@ fn plain(value: &Value, level: usize, through_json: bool) -> Result<Json, String
         Value::List(list) => Json::Array(
             list.items()
                 .iter()
-                .map(|item| deep(|| plain(item, level + 1, through_json)))
+                .map(|item| deep(|| plain(item, level + 1, through_json, visited)))
                 .collect::<Result<_, _>>()?,
         ),
         Value::Map(map) => {
             let mut plain_map = JsonMap::new();
             if let Some(entries) = map.borrow() {
                 for (key, item) in entries.iter() {
-                    let item = deep(|| plain(item, level + 1, through_json))?;
+                    let item = deep(|| plain(item, level + 1, through_json, visited))?;
                     plain_map.insert(key.to_str_lossy().into_owned(), item);
                 }
             }
@@ -87,14 +91,14 @@ fn plain(value: &Value, level: usize, through_json: bool) -> Result<Json, String
         }
         Value::Object(object) => {
             let inner = object.json()?;
-            deep(|| plain(&inner, level + 1, through_json))?
+            deep(|| plain(&inner, level + 1, through_json, visited))?
         }
     })
 }
 
 /// `toYamlPretty`: YAML with indented lists and no way through JSON.
 pub(crate) fn yaml_pretty(value: &Value) -> Result<Vec<u8>, String> {
-    let text = weir_manifest::to_yaml_pretty(&plain(value, 0, false)?);
+    let text = weir_manifest::to_yaml_pretty(&plain(value, 0, false, &mut 0)?);
     Ok(text.strip_suffix('\n').unwrap_or(&text).as_bytes().to_vec())
 }
 

@@ -3,7 +3,7 @@
 use crate::deep;
 use crate::strconv;
 use crate::text::Text;
-use crate::value::{Element, Entries, List, Map, NESTING_LEVELS_MAX, Value};
+use crate::value::{Element, Entries, List, Map, NESTING_LEVELS_MAX, PRINTED_BYTES_MAX, Value};
 
 /// How JSON is written.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,9 @@ fn newline(out: &mut Vec<u8>, style: Style, level: usize) {
 fn write(out: &mut Vec<u8>, value: &Value, style: Style, level: usize) -> Result<(), String> {
     if level > NESTING_LEVELS_MAX {
         return Err("json: unsupported value: nested too deeply".to_owned());
+    }
+    if out.len() > PRINTED_BYTES_MAX {
+        return Err(format!("json: unsupported value: more than {PRINTED_BYTES_MAX} bytes"));
     }
     match value {
         Value::Nil => out.extend_from_slice(b"null"),

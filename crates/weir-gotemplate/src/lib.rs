@@ -38,7 +38,10 @@ pub use host::{FixedHost, Host};
 pub use object::Object;
 pub use set::{Execution, Set};
 pub use text::Text;
-pub use value::{Element, Entries, Kind, List, Map, NESTING_LEVELS_MAX, NamedType, Value};
+pub use value::{
+    Element, Entries, Kind, List, Map, NESTING_LEVELS_MAX, NamedType, PRINTED_BYTES_MAX, VISITED_VALUES_MAX,
+    Value,
+};
 
 /// When less stack than this is left, in bytes, deep recursion continues on a new segment.
 const STACK_RED_ZONE_BYTES: usize = 128 << 10;

@@ -3,7 +3,7 @@
 use crate::deep;
 use crate::strconv;
 use crate::text::Text;
-use crate::value::{Element, Entries, List, Map, NESTING_LEVELS_MAX, Value};
+use crate::value::{Element, Entries, List, Map, NESTING_LEVELS_MAX, PRINTED_BYTES_MAX, Value};
 
 /// Why a value has no TOML.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Encoder {
     }
 
     fn entry(&mut self, keys: &mut Vec<Text>, value: &Value) -> Outcome {
-        if keys.len() > NESTING_LEVELS_MAX {
+        if keys.len() > NESTING_LEVELS_MAX || self.out.len() > PRINTED_BYTES_MAX {
             return Err(refused("toml: nested too deeply"));
         }
         match value {
@@ -162,7 +162,7 @@ impl Encoder {
     }
 
     fn element(&mut self, value: &Value, level: usize) -> Outcome {
-        if level > NESTING_LEVELS_MAX {
+        if level > NESTING_LEVELS_MAX || self.out.len() > PRINTED_BYTES_MAX {
             return Err(refused("toml: nested too deeply"));
         }
         match value {

@@ -347,6 +347,13 @@ impl<K: Into<Text>> FromIterator<(K, Value)> for Map {
 /// How deeply values may be nested before conversions and printing give up, in levels.
 pub const NESTING_LEVELS_MAX: usize = 1000;
 
+/// How many values a conversion, copy or comparison visits before it gives up: shared values can stand
+/// for far more than the memory they take.
+pub const VISITED_VALUES_MAX: u64 = 2_000_000;
+
+/// Bytes printing or encoding one value may give before it gives up.
+pub const PRINTED_BYTES_MAX: usize = 32 << 20;
+
 impl Value {
     /// A string value.
     pub fn string(text: impl Into<Text>) -> Self {
@@ -474,11 +481,12 @@ impl Value {
 
     /// `reflect.DeepEqual`: equal types and equal contents; NaN differs from itself.
     pub fn deep_equal(&self, other: &Self) -> bool {
-        self.deep_equal_at(other, 0)
+        self.deep_equal_at(other, 0, &mut 0)
     }
 
-    fn deep_equal_at(&self, other: &Self, level: usize) -> bool {
-        if level > NESTING_LEVELS_MAX {
+    fn deep_equal_at(&self, other: &Self, level: usize, visited: &mut u64) -> bool {
+        *visited += 1;
+        if level > NESTING_LEVELS_MAX || *visited > VISITED_VALUES_MAX {
             return false;
         }
         match (self, other) {
@@ -500,7 +508,7 @@ impl Value {
                         .items()
                         .iter()
                         .zip(right.items())
-                        .all(|(left, right)| deep(|| left.deep_equal_at(right, level + 1)))
+                        .all(|(left, right)| deep(|| left.deep_equal_at(right, level + 1, visited)))
             }
             (Self::Map(left), Self::Map(right)) => {
                 if left.is_nil() != right.is_nil() || left.type_name() != right.type_name() {
@@ -514,7 +522,7 @@ impl Value {
                 };
                 left.len() == right.len()
                     && left.iter().zip(right.iter()).all(|(left, right)| {
-                        left.0 == right.0 && deep(|| left.1.deep_equal_at(right.1, level + 1))
+                        left.0 == right.0 && deep(|| left.1.deep_equal_at(right.1, level + 1, visited))
                     })
             }
             (Self::Object(left), Self::Object(right)) => {

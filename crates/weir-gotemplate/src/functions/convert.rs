@@ -1,5 +1,7 @@
 //! Conversions Sprig applies to any value: to text, to numbers, to lists of strings, and emptiness.
 
+use crate::error::Fault;
+use crate::exec::Context;
 use crate::format;
 use crate::strconv;
 use crate::text::Text;
@@ -14,12 +16,24 @@ pub(super) fn text_of(value: &Value) -> Text {
 }
 
 /// The texts of the items of a list (nil ones dropped), or the text of a single value.
-pub(super) fn strings_of(value: &Value) -> Vec<Text> {
-    match value.slice_items() {
-        Some(items) => items.iter().filter(|item| !matches!(item, Value::Nil)).map(text_of).collect(),
-        None if matches!(value, Value::Nil) => Vec::new(),
-        None => vec![text_of(value)],
+///
+/// Fails if they are longer than one string may be, all together.
+pub(super) fn strings_of(context: &Context<'_>, value: &Value) -> Result<Vec<Text>, Fault> {
+    let Some(items) = value.slice_items() else {
+        return Ok(if matches!(value, Value::Nil) { Vec::new() } else { vec![text_of(value)] });
+    };
+    let mut texts = Vec::with_capacity(items.len());
+    let mut bytes = 0;
+    for item in items.iter().filter(|item| !matches!(item, Value::Nil)) {
+        let text = text_of(item);
+        // Texts that exist already are shared and cost nothing.
+        if !matches!(item, Value::String(_)) {
+            bytes += text.len() as u64;
+            context.check_bytes(bytes)?;
+        }
+        texts.push(text);
     }
+    Ok(texts)
 }
 
 /// Go's conversion of a float to `int64` on amd64: out of range gives the smallest number.

@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::exec::Context;
 use crate::function::{Function, Param};
 use crate::text::Text;
-use crate::value::{Entries, List, Map, NESTING_LEVELS_MAX, Value};
+use crate::value::{Entries, List, Map, NESTING_LEVELS_MAX, VISITED_VALUES_MAX, Value};
 
 use Param::{Any, Map as Dict, String as Str};
 
@@ -146,15 +146,16 @@ fn merge_all(arguments: &[Value], overwrite: bool) -> Outcome {
         if target.is_nil() && !source.is_nil() {
             target = Map::new(Entries::new());
         }
-        merge(&target, source, overwrite, 0)?;
+        merge(&target, source, overwrite, 0, &mut 0)?;
     }
     Ok(Value::Map(target))
 }
 
 /// Fills `target` from `source`: what is missing or empty, or everything if `overwrite`. Maps on
 /// both sides are merged in place; otherwise values are taken over as they are, shared.
-fn merge(target: &Map, source: &Map, overwrite: bool, level: usize) -> Result<(), Fault> {
-    if level > NESTING_LEVELS_MAX {
+fn merge(target: &Map, source: &Map, overwrite: bool, level: usize, visited: &mut u64) -> Result<(), Fault> {
+    *visited += 1;
+    if level > NESTING_LEVELS_MAX || *visited > VISITED_VALUES_MAX {
         return Err("dictionaries are nested too deeply to merge".into());
     }
     if target.same(source) {
@@ -169,7 +170,7 @@ fn merge(target: &Map, source: &Map, overwrite: bool, level: usize) -> Result<()
             continue;
         }
         if let (Value::Map(value), Some(Value::Map(existing))) = (&value, &existing) {
-            deep(|| merge(existing, value, overwrite, level + 1))?;
+            deep(|| merge(existing, value, overwrite, level + 1, visited))?;
         }
         if let Some(existing) = existing.filter(|existing| !is_empty(existing)) {
             let slice = matches!(value, Value::List(_) | Value::Bytes(_));
@@ -187,17 +188,18 @@ fn copied(arguments: &[Value]) -> Outcome {
     if matches!(argument(arguments, 0), Value::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
-    copy(argument(arguments, 0), 0)
+    copy(argument(arguments, 0), 0, &mut 0)
 }
 
-fn copy(value: &Value, level: usize) -> Outcome {
-    if level > NESTING_LEVELS_MAX {
+fn copy(value: &Value, level: usize, visited: &mut u64) -> Outcome {
+    *visited += 1;
+    if level > NESTING_LEVELS_MAX || *visited > VISITED_VALUES_MAX {
         return Err("deepCopy error: the value is nested too deeply".into());
     }
     deep(|| match value {
         Value::List(list) if !list.is_nil() => {
             let items: Result<Vec<Value>, Fault> =
-                list.items().iter().map(|item| copy(item, level + 1)).collect();
+                list.items().iter().map(|item| copy(item, level + 1, visited)).collect();
             let mut copy = List::typed(items?, list.element());
             if let Some(named) = list.named_type() {
                 copy = copy.named(named);
@@ -207,7 +209,7 @@ fn copy(value: &Value, level: usize) -> Outcome {
         Value::Map(map) if !map.is_nil() => {
             let mut entries = Entries::new();
             for (key, item) in map.to_entries() {
-                entries.insert(key, copy(&item, level + 1)?);
+                entries.insert(key, copy(&item, level + 1, visited)?);
             }
             let mut copy = Map::typed(entries, map.element());
             if let Some(named) = map.named_type() {

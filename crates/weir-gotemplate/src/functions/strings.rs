@@ -183,17 +183,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(argument(arguments, usize::from(int(arguments, 2) != 1)).clone())
     }),
     Function::new("toString", &[Any], |_, arguments| Ok(Value::String(text_of(argument(arguments, 0))))),
-    Function::new("toStrings", &[Any], |_, arguments| {
+    Function::new("toStrings", &[Any], |context, arguments| {
         let value = argument(arguments, 0);
         if let Value::List(list) = value
             && list.element() == Element::String
         {
             return Ok(value.clone());
         }
-        Ok(Value::List(List::strings(strings_of(value))))
+        Ok(Value::List(List::strings(strings_of(context, value)?)))
     }),
     Function::new("join", &[Str, Any], |context, arguments| {
-        let parts = strings_of(argument(arguments, 1));
+        let parts = strings_of(context, argument(arguments, 1))?;
         let separator = bytes(arguments, 0);
         let length: usize = parts.iter().map(|part| part.len() + separator.len()).sum();
         context.check_bytes(length as u64)?;
@@ -211,12 +211,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let parts = split(bytes(arguments, 1), bytes(arguments, 0), -1);
         Ok(Value::List(List::strings(parts.unwrap_or_default())))
     }),
-    Function::new("sortAlpha", &[Any], |_, arguments| {
+    Function::new("sortAlpha", &[Any], |context, arguments| {
         let value = argument(arguments, 0);
         if value.slice_items().is_none() {
             return Ok(Value::List(List::strings([text_of(value)])));
         }
-        let mut strings = strings_of(value);
+        let mut strings = strings_of(context, value)?;
         strings.sort();
         Ok(Value::List(List::strings(strings)))
     }),

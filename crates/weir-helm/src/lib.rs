@@ -1,0 +1,23 @@
+//! Helm charts: loading ([`chart`]), values ([`values`], [`set`]), dependencies ([`dependencies`]),
+//! schemas ([`schema`]), rendering ([`render`]), manifests ([`manifest`]) and release records
+//! ([`release`]).
+//!
+//! All of it is pure: bytes and values in, text and values out. Clock, randomness and cluster lookups
+//! come from the [`weir_gotemplate::Host`] given to [`render::render`]. Numbers from YAML are floats
+//! in values, as in the Go engine; only those of `--set` are integers.
+
+#![expect(clippy::unnecessary_wraps, reason = "methods of template objects share one signature")]
+
+pub mod capabilities;
+pub mod chart;
+pub mod dependencies;
+mod files;
+mod glob;
+mod ignore;
+pub mod manifest;
+pub mod metadata;
+pub mod release;
+pub mod render;
+pub mod schema;
+pub mod set;
+pub mod values;

@@ -1,0 +1,256 @@
+//! Checking values against the schemas of charts.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{Draft, Retrieve, Uri, ValidationError};
+use serde_json::{Map, Value as Json};
+
+use crate::chart::Chart;
+use crate::values::Table;
+
+/// Gets a document a schema refers to by URL.
+pub type Documents = Arc<dyn Fn(&str) -> Result<Json, String> + Send + Sync>;
+
+/// Values do not satisfy the schemas of a chart or its subcharts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
+pub struct SchemaError(pub String);
+
+struct Source(Documents);
+
+impl Retrieve for Source {
+    fn retrieve(&self, uri: &Uri<String>) -> Result<Json, Box<dyn std::error::Error + Send + Sync>> {
+        (self.0)(uri.as_str()).map_err(Into::into)
+    }
+}
+
+/// Checks the values templates would see against the schema of the chart, and those of each subchart
+/// against its schema. `documents` gets what schemas refer to; without it such references fail.
+pub fn validate(chart: &Chart, values: &Table, documents: Option<&Documents>) -> Result<(), SchemaError> {
+    let mut report = String::new();
+    check_chart(chart, values, documents, &mut report);
+    if report.is_empty() { Ok(()) } else { Err(SchemaError(report)) }
+}
+
+fn check_chart(chart: &Chart, values: &Table, documents: Option<&Documents>, report: &mut String) {
+    if let Some(schema) = &chart.schema
+        && let Err(problems) = check(schema, values, documents)
+    {
+        let _ = write!(report, "{}:\n{problems}\n", chart.name());
+    }
+    for subchart in &chart.dependencies {
+        match values.get(subchart.name()) {
+            None | Some(Json::Null) => {}
+            Some(Json::Object(inner)) => check_chart(subchart, inner, documents, report),
+            Some(other) => {
+                let found = crate::render::engine_value(other).type_name();
+                let _ = write!(
+                    report,
+                    "{}:\ninvalid type for values: expected object (map), got {found}\n",
+                    subchart.name()
+                );
+            }
+        }
+    }
+}
+
+/// Whole floats as integers, which is what they are to a schema.
+fn with_integers(value: &Json) -> Json {
+    match value {
+        Json::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or(0.0);
+            if float.fract() == 0.0 && float.abs() < 9.0e15 {
+                Json::from(float as i64)
+            } else {
+                value.clone()
+            }
+        }
+        Json::Array(items) => Json::Array(items.iter().map(with_integers).collect()),
+        Json::Object(entries) => Json::Object(
+            entries.iter().map(|(key, item)| (key.clone(), with_integers(item))).collect::<Map<_, _>>(),
+        ),
+        other => other.clone(),
+    }
+}
+
+fn check(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result<(), String> {
+    let schema: Json = serde_json::from_slice(schema).map_err(|error| error.to_string())?;
+    let instance = with_integers(&Json::Object(values.clone()));
+    let mut options = jsonschema::options();
+    if schema.get("$schema").is_none() {
+        options = options.with_draft(Draft::Draft202012);
+    }
+    let missing: Documents = Arc::new(|uri: &str| Err(format!("no document is available for '{uri}'")));
+    let source = Source(documents.map_or(missing, Arc::clone));
+    let validator = options
+        .with_retriever(source)
+        .build(&schema)
+        .map_err(|error| format!("schema cannot be used: {error}"))?;
+    let errors: Vec<ValidationError<'_>> = validator.iter_errors(&instance).collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let mut lines = Vec::new();
+    describe(&errors, 0, &mut lines);
+    Err(lines.join("\n"))
+}
+
+/// One line per problem; missing properties of one object share a line.
+fn describe(errors: &[ValidationError<'_>], level: usize, lines: &mut Vec<String>) {
+    let mut done = vec![false; errors.len()];
+    for (index, error) in errors.iter().enumerate() {
+        if done[index] {
+            continue;
+        }
+        let indent = "  ".repeat(level);
+        let place = error.instance_path().as_str();
+        let text = match error.kind() {
+            ValidationErrorKind::Required { .. } => {
+                let mut missing = Vec::new();
+                for (other, done) in errors.iter().zip(done.iter_mut()).skip(index) {
+                    if let ValidationErrorKind::Required { property } = other.kind()
+                        && other.instance_path() == error.instance_path()
+                        && other.schema_path() == error.schema_path()
+                    {
+                        missing.push(quoted(property.as_str().unwrap_or_default()));
+                        *done = true;
+                    }
+                }
+                let noun = if missing.len() == 1 { "property" } else { "properties" };
+                format!("missing {noun} {}", missing.join(", "))
+            }
+            kind => reason(kind, error.instance()),
+        };
+        lines.push(format!("{indent}- at '{place}': {text}"));
+        if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } =
+            error.kind()
+        {
+            for branch in context {
+                describe(branch, level + 1, lines);
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(value: &Json) -> String {
+    match value {
+        Json::String(text) => quoted(text),
+        other => other.to_string(),
+    }
+}
+
+fn type_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+fn length(value: &Json) -> usize {
+    match value {
+        Json::String(text) => text.chars().count(),
+        Json::Array(items) => items.len(),
+        Json::Object(entries) => entries.len(),
+        _ => 0,
+    }
+}
+
+fn reason(kind: &ValidationErrorKind, instance: &Json) -> String {
+    let bound =
+        |keyword: &str, limit: &Json| format!("{keyword}: got {}, want {}", shown(instance), shown(limit));
+    let count = |keyword: &str, limit: u64| format!("{keyword}: got {}, want {limit}", length(instance));
+    match kind {
+        ValidationErrorKind::Type { kind } => {
+            let wanted = match kind {
+                TypeKind::Single(kind) => kind.to_string(),
+                TypeKind::Multiple(kinds) => {
+                    kinds.into_iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or ")
+                }
+            };
+            format!("got {}, want {wanted}", type_of(instance))
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            format!("additional properties {} not allowed", listed(unexpected))
+        }
+        ValidationErrorKind::Minimum { limit } => bound("minimum", limit),
+        ValidationErrorKind::Maximum { limit } => bound("maximum", limit),
+        ValidationErrorKind::ExclusiveMinimum { limit } => bound("exclusiveMinimum", limit),
+        ValidationErrorKind::ExclusiveMaximum { limit } => bound("exclusiveMaximum", limit),
+        ValidationErrorKind::MultipleOf { multiple_of } => {
+            format!("multipleOf: got {}, want {multiple_of}", shown(instance))
+        }
+        ValidationErrorKind::MinLength { limit } => count("minLength", *limit),
+        ValidationErrorKind::MaxLength { limit } => count("maxLength", *limit),
+        ValidationErrorKind::MinItems { limit } => count("minItems", *limit),
+        ValidationErrorKind::MaxItems { limit } => count("maxItems", *limit),
+        ValidationErrorKind::MinProperties { limit } => count("minProperties", *limit),
+        ValidationErrorKind::MaxProperties { limit } => count("maxProperties", *limit),
+        ValidationErrorKind::Pattern { pattern } => {
+            format!("{} does not match pattern {}", shown(instance), quoted(pattern))
+        }
+        ValidationErrorKind::Format { format } => {
+            format!("{} is not valid {format}", shown(instance))
+        }
+        ValidationErrorKind::Enum { options } => match options.as_array() {
+            Some(options) if options.len() == 1 => format!("value must be {}", shown(&options[0])),
+            Some(options) => {
+                format!("value must be one of {}", options.iter().map(shown).collect::<Vec<_>>().join(", "))
+            }
+            None => "enum failed".to_owned(),
+        },
+        ValidationErrorKind::Constant { expected_value } => {
+            format!("value must be {}", shown(expected_value))
+        }
+        ValidationErrorKind::AnyOf { .. } => "anyOf failed".to_owned(),
+        ValidationErrorKind::OneOfNotValid { .. } => "oneOf failed, none matched".to_owned(),
+        ValidationErrorKind::OneOfMultipleValid { .. } => "oneOf failed, several matched".to_owned(),
+        ValidationErrorKind::Not { .. } => "not failed".to_owned(),
+        ValidationErrorKind::FalseSchema => "false schema".to_owned(),
+        ValidationErrorKind::UniqueItems => "items are not unique".to_owned(),
+        ValidationErrorKind::Contains => "no items match contains schema".to_owned(),
+        other => format!("{} failed", other.keyword()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn report(schema: &str, values: &str) -> String {
+        let mut chart = Chart { schema: Some(schema.to_owned().into()), ..Chart::default() };
+        "c".clone_into(&mut chart.metadata.name);
+        let values = crate::values::read(values.as_bytes()).unwrap();
+        validate(&chart, &values, None).err().map(|error| error.0).unwrap_or_default()
+    }
+
+    #[test]
+    fn reasons_read_as_the_reference_words_them() {
+        let schema = r#"{"type":"object","required":["a","b"],"properties":{
+            "num":{"type":"integer","minimum":0},"s":{"enum":["x","y"]},"p":{"pattern":"^a$"}},
+            "additionalProperties":false}"#;
+        assert_eq!(report(schema, "a: 1\nb: 2"), "c:\n- at '': additional properties 'a', 'b' not allowed\n");
+        let open = schema.replace(r#""additionalProperties":false"#, r#""title":"t""#);
+        assert_eq!(report(&open, "{}"), "c:\n- at '': missing properties 'a', 'b'\n");
+        assert_eq!(report(&open, "{a: 1, b: 1, num: 3.0}"), "");
+        assert_eq!(report(&open, "{a: 1, b: 1, num: \"3\"}"), "c:\n- at '/num': got string, want integer\n");
+        assert_eq!(report(&open, "{a: 1, b: 1, num: -5}"), "c:\n- at '/num': minimum: got -5, want 0\n");
+        assert_eq!(report(&open, "{a: 1, b: 1, s: z}"), "c:\n- at '/s': value must be one of 'x', 'y'\n");
+        assert_eq!(report(&open, "{a: 1, b: 1, p: b}"), "c:\n- at '/p': 'b' does not match pattern '^a$'\n");
+    }
+}
