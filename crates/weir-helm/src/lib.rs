@@ -1,6 +1,6 @@
 //! Helm charts: loading ([`chart`]), values ([`values`], [`set`]), dependencies ([`dependencies`]),
 //! schemas ([`schema`]), rendering ([`render`]), manifests ([`manifest`]) and release records
-//! ([`release`]).
+//! ([`release`]); [`content`] puts them together.
 //!
 //! All of it is pure: bytes and values in, text and values out. Clock, randomness and cluster lookups
 //! come from the [`weir_gotemplate::Host`] given to [`render::render`]. Numbers from YAML are floats
@@ -10,6 +10,7 @@
 
 pub mod capabilities;
 pub mod chart;
+pub mod content;
 pub mod dependencies;
 mod files;
 mod glob;

@@ -6,6 +6,7 @@ use weir_base::tree::MemoryTree;
 use weir_gotemplate::{FixedHost, Limits};
 use weir_helm::capabilities::Capabilities;
 use weir_helm::chart::Chart;
+use weir_helm::content::ContentOptions;
 use weir_helm::render::{self, ReleaseInfo, RenderInput};
 use weir_helm::values::{self, Mode};
 use weir_helm::{dependencies, schema};
@@ -225,4 +226,40 @@ fn errors_read_as_those_of_helm() {
     let schema = r#"{"properties": {"num": {"type": "integer"}}}"#;
     let error = render(&[("values.schema.json", schema)], "num: \"3\"").unwrap_err();
     assert!(error.contains("c:\n- at '/num': got string, want integer"), "{error}");
+}
+
+#[test]
+fn a_release_is_manifests_hooks_and_notes() {
+    let files = [
+        ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.2.3\n"),
+        ("templates/NOTES.txt", "Hello {{ .Release.Name }}"),
+        (
+            "templates/a.yaml",
+            "kind: Deployment\nmetadata:\n  name: d\n---\nkind: ConfigMap\nmetadata:\n  name: m\n",
+        ),
+        (
+            "templates/h.yaml",
+            "kind: Job\nmetadata:\n  name: j\n  annotations:\n    helm.sh/hook: pre-install\n    helm.sh/hook-delete-policy: hook-succeeded\n",
+        ),
+    ];
+    let tree: MemoryTree =
+        files.iter().map(|(path, text)| (*path, bytes::Bytes::from((*text).to_owned()))).collect();
+    let chart = Chart::from_tree(&tree, "").unwrap();
+    let release =
+        ReleaseInfo { name: "rel".to_owned(), namespace: "ns".to_owned(), revision: 1, is_upgrade: false };
+    let input = RenderInput {
+        release: &release,
+        capabilities: &Capabilities::default(),
+        host: Box::new(FixedHost::default()),
+        limits: Limits::default(),
+    };
+    let content =
+        weir_helm::content::make(chart, &values::Table::new(), input, &ContentOptions::default()).unwrap();
+    assert_eq!(content.notes, "Hello rel");
+    assert_eq!(
+        content.manifest,
+        "---\n# Source: c/templates/a.yaml\nkind: ConfigMap\nmetadata:\n  name: m\n\n---\n# Source: c/templates/a.yaml\nkind: Deployment\nmetadata:\n  name: d\n"
+    );
+    assert_eq!(content.sorted.hooks.len(), 1);
+    assert_eq!(content.sorted.hooks[0].delete_policies, ["hook-succeeded"]);
 }

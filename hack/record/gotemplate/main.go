@@ -5,7 +5,7 @@
 // Cases are the lines of cases/*.txt (⏎ stands for a line break) and the expansion of matrix.txt:
 // every line of it with VALUE replaced by every value of values.txt. The data is data.json, as .Values.
 // Each record is a line of three fields separated by tabs: the template, "=" or "!", and the output or
-// the error as a quoted string; a third file per input.
+// the error as a quoted string.
 package main
 
 import (

@@ -1,0 +1,71 @@
+//! The content of a release: from a chart and the given values to manifests, hooks and notes.
+
+use crate::chart::Chart;
+use crate::dependencies;
+use crate::manifest::{self, ManifestError, Order, Sorted, SplitRule};
+use crate::render::{self, RenderError, RenderInput};
+use crate::schema::{self, Documents, SchemaError};
+use crate::values::{self, Mode, Table, ValuesError};
+
+/// What a release consists of, before anything is applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    /// The chart as it was rendered: dependencies selected and renamed, values imported. This is what
+    /// release records keep.
+    pub chart: Chart,
+    /// The values the templates saw.
+    pub values: Table,
+    /// Manifests in the order they are installed, and hooks.
+    pub sorted: Sorted,
+    /// The text of all manifests, as release records keep it.
+    pub manifest: String,
+    /// The notes for the user.
+    pub notes: String,
+}
+
+/// Why a chart and values do not make a release.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// The values do not fit the chart.
+    #[error(transparent)]
+    Values(#[from] ValuesError),
+    /// The values do not satisfy the chart's schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// A template fails.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// A rendered file is no manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+/// How the content is made.
+#[derive(Clone, Default)]
+pub struct ContentOptions {
+    /// Where documents end.
+    pub split: SplitRule,
+    /// Whether values go unchecked.
+    pub skip_schema: bool,
+    /// Gets documents that schemas refer to.
+    pub documents: Option<Documents>,
+}
+
+/// Makes the content of a release from a chart as it was loaded and the values that were given.
+pub fn make(
+    mut chart: Chart,
+    given: &Table,
+    input: RenderInput<'_>,
+    options: &ContentOptions,
+) -> Result<Content, ContentError> {
+    dependencies::process(&mut chart, given)?;
+    let values = values::coalesce(&chart, given, Mode::Coalesce)?;
+    if !options.skip_schema {
+        schema::validate(&chart, &values, options.documents.as_ref())?;
+    }
+    let mut rendered = render::render(&chart, &values, input)?;
+    let notes = render::take_notes(&chart, &mut rendered);
+    let sorted = manifest::sort(&rendered, options.split, Order::Install)?;
+    let manifest = manifest::text(&sorted.manifests);
+    Ok(Content { chart, values, sorted, manifest, notes })
+}
