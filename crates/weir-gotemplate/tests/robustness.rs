@@ -67,7 +67,7 @@ proptest! {
         let name = names[index % names.len()];
         let count = arguments.len();
         let data = Value::list(arguments);
-        let call: String = (0..count).map(|at| format!(" (index . {at})")).collect();
+        let call = (0..count).map(|at| format!(" (index . {at})")).collect::<Vec<_>>().concat();
         let _ = render(&format!("{{{{ {name}{call} }}}}"), &data);
         let _ = render(&format!("{{{{ range . }}}}{{{{ . | {name} }}}}{{{{ end }}}}"), &data);
     }

@@ -154,7 +154,7 @@ fn subcharts_get_values_and_globals() {
 fn dependencies_are_switched_renamed_and_imported() {
     let chart = |entry: &str| {
         format!(
-            "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies:\n- name: sub\n  version: \">0\"\n{entry}"
+            "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies:\n- name: sub\n  version: \">=0\"\n{entry}"
         )
     };
     let render = |entry: &str, given: &str| {
@@ -213,7 +213,7 @@ fn errors_read_as_those_of_helm() {
         "{{ .Values.a.b }}",
         "c/templates/t.yaml:1:10\n  executing \"c/templates/t.yaml\" at <.Values.a.b>:\n    nil pointer evaluating interface {}.b",
     );
-    check_error("", r#"{{ index .Values.missing "x" }}"#, "error calling index: index of nil pointer");
+    check_error("", r#"{{ index .Values "a" "b" }}"#, "error calling index: index of nil pointer");
     let incompatible = [("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\nkubeVersion: \">=2\"\n")];
     assert_eq!(
         render(&incompatible, "").unwrap_err(),
