@@ -9,12 +9,9 @@ use std::path::Path;
 use weir_base::tree::MemoryTree;
 use weir_kustomize::{Options, build};
 
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap()
-}
-
 #[test]
 fn every_case_answers_as_recorded() {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let fixtures = read(&directory.join("fixtures.txtar"));
     let fixtures = archive::files(&fixtures);
@@ -25,7 +22,7 @@ fn every_case_answers_as_recorded() {
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name == "fixtures.txtar" || !name.ends_with(".txtar") {
+        if name == "fixtures.txtar" || path.extension().is_none_or(|extension| extension != "txtar") {
             continue;
         }
         let text = read(&path);
@@ -40,13 +37,18 @@ fn every_case_answers_as_recorded() {
     assert!(count >= 300, "only {count} cases were found");
 }
 
+/// The recorded answer of a case.
+fn answer<'a>(case: &archive::Case<'a>, path: &str) -> Option<&'a str> {
+    case.files.iter().find(|file| file.path == path).map(|file| file.content)
+}
+
 fn check(case: &archive::Case<'_>, fixtures: &[archive::File<'_>]) -> Result<(), String> {
     let tree: MemoryTree = case.input(fixtures).into_iter().collect();
     let options = Options { tree_name: "/case".to_owned(), ..Options::command_line() };
     let built = build(&tree, case.setting("root").unwrap_or(""), &options)
         .map(|output| output.to_yaml())
         .map_err(|error| error.to_string());
-    match (built, case.answer("want.yaml"), case.answer("want.error")) {
+    match (built, answer(case, "want.yaml"), answer(case, "want.error")) {
         (Ok(got), Some(want), None) if got == want => Ok(()),
         (Ok(got), Some(want), None) => Err(format!("--- want\n{want}\n--- got\n{got}")),
         (Err(got), None, Some(want)) => {

@@ -31,12 +31,6 @@ impl<'a> Case<'a> {
         self.head.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
     }
 
-    /// The recorded answer: the file `want.yaml` or `want.error`.
-    #[cfg(test)]
-    pub fn answer(&self, path: &str) -> Option<&'a str> {
-        self.files.iter().find(|file| file.path == path).map(|file| file.content)
-    }
-
     /// The input files with their content; unknown fixtures are empty.
     pub fn input(&self, fixtures: &[File<'_>]) -> Vec<(String, String)> {
         self.files
