@@ -104,7 +104,9 @@ fn no_leftovers(s: &Scenario) -> Result<()> {
             let name = path.rsplit('/').next().unwrap_or_default();
             let cached =
                 ["pack-", "origin", "commits", "shallow"].iter().any(|known| name.starts_with(known));
-            path.starts_with(&cache) && cached && !name.ends_with(".lock")
+            path.starts_with(&cache)
+                && cached
+                && Path::new(&name).extension().is_none_or(|extension| extension != "lock")
         };
         let left: Vec<String> = files(&directory)?.into_iter().filter(|path| !finished(path)).collect();
         ensure!(left.is_empty(), "temporary files: {left:?}");
