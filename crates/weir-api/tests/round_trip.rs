@@ -1,5 +1,7 @@
 //! Objects that use every field of their definition survive reading and writing.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
