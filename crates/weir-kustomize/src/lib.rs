@@ -2,7 +2,7 @@
 //!
 //! Behaves as kustomize 5.8.1: the objects, their order and their YAML text are the same, byte for byte.
 //! Nothing here reads files, the environment or the network: files come through
-//! [`Files`](weir_base::tree::Files), remote content through [`Remote`].
+//! [`Files`], remote content through [`Remote`].
 //!
 //! # Invariants
 //! No input makes a function here panic, and all nesting is bounded. The cost grows linearly with the
