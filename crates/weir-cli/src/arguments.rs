@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use weir_api::GoDuration;
 
 use crate::commands::{
-    build, check, debug, delete, envsubst, events, export, get, logs, reconcile, resume, stats, suspend,
+    check, debug, delete, envsubst, events, export, get, kustomize, logs, reconcile, resume, stats, suspend,
     trace, tree, version,
 };
 
@@ -47,9 +47,9 @@ pub(crate) enum Command {
     Stats(stats::Arguments),
     /// Print objects as YAML, ready to be applied elsewhere
     Export(export::Arguments),
-    /// Print what a controller would apply, made from local files
-    Build(build::Arguments),
-    /// Replace variables in text with those of the environment
+    /// Build kustomizations offline
+    Kustomize(kustomize::Arguments),
+    /// Replace variables in text from stdin with those of the environment
     Envsubst(envsubst::Arguments),
     /// Check whether the cluster can run the controllers, and whether they run
     Check(check::Arguments),

@@ -4,7 +4,6 @@ mod arguments;
 mod commands;
 mod connection;
 mod digest;
-mod disk;
 mod error;
 mod kind;
 mod kstatus;

@@ -120,6 +120,13 @@ impl Output {
     }
 }
 
+/// Whether an object is of a builtin kind that certainly has no namespace.
+pub fn is_cluster_scoped(object: &Value) -> bool {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = id::split_api_version(text("apiVersion"));
+    schema::Schema::default().is_cluster_scoped(&id::Gvk::new(group, version, text("kind")))
+}
+
 /// Builds the kustomization in the directory `root` of `files`; nothing remote is available.
 ///
 /// # Errors

@@ -206,6 +206,9 @@ impl<'a> Reader<'a> {
                     None if style == Style::Plain => scalar::tag_of(&value),
                     _ => Tag::String,
                 };
+                // An explicit tag decides even over quotes.
+                let explicit = properties.tag.as_deref().is_some_and(|tag| tag != "!");
+                let style = if explicit && tag != Tag::String { Style::Plain } else { style };
                 // Rewriting quotes what cannot stand plainly within brackets: it becomes text.
                 let quoted = self.flow_depth > 0
                     && style == Style::Plain

@@ -29,6 +29,8 @@ struct Index {
     candidates: Vec<Candidate>,
     /// Positions by every previous name.
     by_name: HashMap<Text, Vec<usize>>,
+    /// One candidate for each way to reach those of an original namespace.
+    by_original_namespace: HashMap<Text, HashMap<(Text, Text), usize>>,
 }
 
 /// Rewrites all name references.
@@ -98,6 +100,7 @@ impl Index {
     fn new(list: &[Resource], schema: &Schema) -> Self {
         let mut by_name: HashMap<Text, Vec<usize>> = HashMap::new();
         let mut candidates = Vec::with_capacity(list.len());
+        let mut by_original_namespace: HashMap<Text, HashMap<(Text, Text), usize>> = HashMap::new();
         for (position, resource) in list.iter().enumerate() {
             let current = resource.current_id(schema);
             let previous: Vec<ResourceId> = resource.previous_ids().collect();
@@ -110,6 +113,12 @@ impl Index {
             let original_namespace = previous
                 .first()
                 .map_or_else(|| current.effective_namespace().into(), |id| id.effective_namespace().into());
+            let original_namespace: Text = original_namespace;
+            by_original_namespace
+                .entry(original_namespace.clone())
+                .or_default()
+                .entry((current.effective_namespace().into(), current.namespace.clone()))
+                .or_insert(position);
             candidates.push(Candidate {
                 effective_namespace: current.effective_namespace().into(),
                 original_namespace,
@@ -122,7 +131,7 @@ impl Index {
                 suffixes: resource.suffixes.clone(),
             });
         }
-        Self { candidates, by_name }
+        Self { candidates, by_name, by_original_namespace }
     }
 }
 
@@ -228,11 +237,10 @@ impl<'a> Fixer<'a> {
                     if original { &candidate.original_namespace } else { &candidate.effective_namespace };
                 own == namespace && own != NOT_NAMESPACED
             };
-            let by_original = referrer
-                .index
-                .candidates
-                .iter()
-                .any(|candidate| referrer.reaches(candidate) && fits(candidate, true));
+            let by_original = namespace != NOT_NAMESPACED
+                && referrer.index.by_original_namespace.get(namespace).is_some_and(|ways| {
+                    ways.values().any(|position| referrer.reaches(&referrer.index.candidates[*position]))
+                });
             found.retain(|candidate| fits(candidate, by_original));
         }
         found.retain(|candidate| {

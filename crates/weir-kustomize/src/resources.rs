@@ -43,15 +43,39 @@ impl Resources {
 
     /// Resources whose current identity equals `id`, in order.
     pub(crate) fn with_current_id(&self, id: &ResourceId, schema: &Schema) -> Vec<usize> {
+        self.with_current_index(schema, |index| index.get(&id.key()).cloned().unwrap_or_default())
+    }
+
+    fn with_current_index<T>(
+        &self,
+        schema: &Schema,
+        look: impl FnOnce(&HashMap<IdKey, Vec<usize>>) -> T,
+    ) -> T {
         let mut index = self.current.borrow_mut();
-        let index = index.get_or_insert_with(|| {
+        look(index.get_or_insert_with(|| {
             let mut index: HashMap<IdKey, Vec<usize>> = HashMap::with_capacity(self.list.len());
             for (position, resource) in self.list.iter().enumerate() {
                 index.entry(resource.current_id(schema).key()).or_default().push(position);
             }
             index
+        }))
+    }
+
+    /// Checks that no two resources have the same current identity.
+    pub(crate) fn check_unique(&self, schema: &Schema) -> Result<()> {
+        let second = self.with_current_index(schema, |index| {
+            if index.len() == self.list.len() {
+                return None;
+            }
+            index.values().filter_map(|positions| positions.get(1)).min().copied()
         });
-        index.get(&id.key()).cloned().unwrap_or_default()
+        match second {
+            None => Ok(()),
+            Some(position) => Err(Error::message(format!(
+                "may not add resource with an already registered id: {}",
+                self.list[position].current_id(schema)
+            ))),
+        }
     }
 
     /// Resources that have or had the identity, in order.

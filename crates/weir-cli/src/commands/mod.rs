@@ -1,6 +1,5 @@
 //! The sub-commands, one file each.
 
-pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod debug;
 pub(crate) mod delete;
@@ -8,6 +7,7 @@ pub(crate) mod envsubst;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
+pub(crate) mod kustomize;
 pub(crate) mod logs;
 pub(crate) mod reconcile;
 pub(crate) mod resume;
@@ -28,9 +28,9 @@ use crate::error::Error;
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     let global = &arguments.global;
     match arguments.command {
-        Command::Version(arguments) => version::run(global, &arguments).await,
-        Command::Build(arguments) => build::run(global, &arguments).await,
+        Command::Kustomize(arguments) => kustomize::run(&arguments),
         Command::Envsubst(arguments) => envsubst::run(&arguments),
+        Command::Version(arguments) => version::run(global, &arguments).await,
         Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,
         Command::Get(arguments) => get::run(&Connection::new(global).await?, &arguments).await,
         Command::Reconcile(arguments) => reconcile::run(&Connection::new(global).await?, arguments).await,

@@ -197,12 +197,8 @@ fn apply_to_selected(
     if deleted {
         resources.drop_empty();
     }
-    if changes {
-        // Two resources may now have the same identity.
-        let list = std::mem::take(resources).into_list();
-        resources.append_all(list, schema)?;
-    }
-    Ok(())
+    // This patch or an earlier one may have made identities equal.
+    resources.check_unique(schema)
 }
 
 fn apply_json(resource: &mut Resource, patch: &JsonPatch) -> Result<()> {
