@@ -41,9 +41,28 @@ pub enum ConnectionError {
     Tls(#[source] reqwest::Error),
 }
 
+/// A client that trusts `authority` besides the system, presents `certificate` and uses `proxy`;
+/// `adjust` sets the rest.
+///
+/// On a machine without any trusted authority, plain HTTP works and TLS trusts nobody.
+pub(crate) fn client(
+    authority: Option<&[u8]>,
+    certificate: Option<&ClientCertificate>,
+    proxy: Option<&Proxy>,
+    adjust: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, ConnectionError> {
+    match adjust(builder(authority, certificate, proxy)?).build() {
+        Err(_) if authority.is_none() => {
+            let builder = builder(authority, certificate, proxy)?.tls_certs_only([]);
+            adjust(builder).build().map_err(ConnectionError::Tls)
+        }
+        built => built.map_err(ConnectionError::Tls),
+    }
+}
+
 /// A client builder that trusts `authority` besides the system, presents `certificate` and uses
 /// `proxy`.
-pub(crate) fn builder(
+fn builder(
     authority: Option<&[u8]>,
     certificate: Option<&ClientCertificate>,
     proxy: Option<&Proxy>,

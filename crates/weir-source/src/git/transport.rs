@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{Authorization, Credentials, GitError, Request, TransportError};
-use crate::connection::{self, ConnectionError};
+use crate::connection;
 
 const REDIRECTS_MAX: usize = 5;
 /// How much of an error answer is shown.
@@ -33,14 +33,13 @@ const AGENT: &str = concat!("git/2.0 (weir ", env!("CARGO_PKG_VERSION"), ")");
 
 /// Builds the HTTP client for some credentials. User and password are not part of it.
 pub(super) fn client(credentials: &Credentials) -> Result<reqwest::Client, GitError> {
-    let builder = connection::builder(
+    Ok(connection::client(
         credentials.certificate_authority.as_deref(),
         credentials.client_certificate.as_ref(),
         credentials.proxy.as_ref(),
-    )?;
-    // Redirects are followed here, where it is known what they are for.
-    let builder = builder.redirect(reqwest::redirect::Policy::none());
-    Ok(builder.build().map_err(ConnectionError::Tls)?)
+        // Redirects are followed here, where it is known what they are for.
+        |builder| builder.redirect(reqwest::redirect::Policy::none()),
+    )?)
 }
 
 pub(super) fn needs_own_client(credentials: &Credentials) -> bool {

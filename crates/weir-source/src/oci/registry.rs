@@ -166,29 +166,17 @@ pub struct Image {
 impl Session {
     /// Prepares an operation that may take `timeout` in all. Nothing is sent yet.
     pub fn new(repository: Repository, access: &Access, timeout: Duration) -> Result<Self, OciError> {
-        let mut builder = connection::builder(
+        let own = access.certificate_authority.is_some() || access.client_certificate.is_some();
+        let trust_all = access.insecure && !own;
+        let client = connection::client(
             access.certificate_authority.as_deref(),
             access.client_certificate.as_ref(),
             access.proxy.as_ref(),
+            |builder| {
+                let builder = builder.redirect(redirects()).user_agent("flux/v2");
+                if trust_all { builder.tls_danger_accept_invalid_certs(true) } else { builder }
+            },
         )?;
-        let own = access.certificate_authority.is_some() || access.client_certificate.is_some();
-        if access.insecure && !own {
-            builder = builder.tls_danger_accept_invalid_certs(true);
-        }
-        let client = builder
-            // The client drops credentials when a redirect leads to another host.
-            .redirect(reqwest::redirect::Policy::custom(|attempt| {
-                let leaves_tls = attempt.previous().iter().any(|url| url.scheme() == "https")
-                    && attempt.url().scheme() != "https";
-                if leaves_tls || attempt.previous().len() > REDIRECTS_MAX {
-                    attempt.stop()
-                } else {
-                    attempt.follow()
-                }
-            }))
-            .user_agent("flux/v2")
-            .build()
-            .map_err(ConnectionError::Tls)?;
         let host =
             repository.registry.rsplit_once(':').map_or(repository.registry.as_str(), |(host, _)| host);
         let local =
@@ -513,6 +501,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Not from TLS to plain HTTP. The client drops credentials when a redirect leads to another host.
+fn redirects() -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(|attempt| {
+        let leaves_tls =
+            attempt.previous().iter().any(|url| url.scheme() == "https") && attempt.url().scheme() != "https";
+        if leaves_tls || attempt.previous().len() > REDIRECTS_MAX { attempt.stop() } else { attempt.follow() }
+    })
 }
 
 fn network(method: &Method, url: &Url, source: reqwest::Error) -> OciError {
