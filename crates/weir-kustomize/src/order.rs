@@ -1,7 +1,8 @@
 //! The orders of tables and of the output.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+
+use weir_manifest::{KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST, kustomize_legacy_rank};
 
 use crate::error::{Error, Result};
 use crate::id::{Gvk, ResourceId};
@@ -9,45 +10,9 @@ use crate::kustomization::SortOptions;
 use crate::resource::Resource;
 use crate::schema::Schema;
 
-/// Kinds that come first in the legacy order.
-const FIRST: [&str; 22] = [
-    "Namespace",
-    "ResourceQuota",
-    "StorageClass",
-    "CustomResourceDefinition",
-    "ServiceAccount",
-    "PodSecurityPolicy",
-    "Role",
-    "ClusterRole",
-    "RoleBinding",
-    "ClusterRoleBinding",
-    "ConfigMap",
-    "Secret",
-    "Endpoints",
-    "Service",
-    "LimitRange",
-    "PriorityClass",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Deployment",
-    "StatefulSet",
-    "CronJob",
-    "PodDisruptionBudget",
-];
-
-/// Kinds that come last in the legacy order.
-const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-
-fn default_rank(kind: &str) -> isize {
-    if let Some(position) = FIRST.iter().position(|name| *name == kind) {
-        return position as isize - FIRST.len() as isize;
-    }
-    LAST.iter().position(|name| *name == kind).map_or(0, |position| position as isize + 1)
-}
-
 /// The key field spec tables are sorted by.
 pub(crate) fn table_key(gvk: &Gvk) -> (isize, String) {
-    (default_rank(&gvk.kind), gvk.sort_text())
+    (kustomize_legacy_rank(&gvk.kind, KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST), gvk.sort_text())
 }
 
 /// Sorts the output as `sortOptions` asks.
@@ -61,21 +26,16 @@ pub(crate) fn sort(resources: &mut Vec<Resource>, options: &SortOptions, schema:
         )),
         "fifo" => Ok(()),
         "legacy" => {
-            let mut ranks = HashMap::new();
             let lists = options.legacy_sort_options.as_ref();
             let first: Vec<&str> = lists.map_or_else(
-                || FIRST.to_vec(),
+                || KUSTOMIZE_ORDER_FIRST.to_vec(),
                 |lists| lists.order_first.iter().map(String::as_str).collect(),
             );
-            let last: Vec<&str> = lists
-                .map_or_else(|| LAST.to_vec(), |lists| lists.order_last.iter().map(String::as_str).collect());
-            for (position, kind) in first.iter().enumerate() {
-                ranks.insert(*kind, position as isize - first.len() as isize);
-            }
-            for (position, kind) in last.iter().enumerate() {
-                ranks.insert(*kind, position as isize + 1);
-            }
-            sort_legacy(resources, &ranks, schema);
+            let last: Vec<&str> = lists.map_or_else(
+                || KUSTOMIZE_ORDER_LAST.to_vec(),
+                |lists| lists.order_last.iter().map(String::as_str).collect(),
+            );
+            sort_legacy(resources, &first, &last, schema);
             Ok(())
         }
         _ => Err(Error::message("the field 'sortOptions.order' must be one of [fifo, legacy]")),
@@ -91,13 +51,13 @@ struct Key {
     gvk: Gvk,
 }
 
-fn sort_legacy(resources: &mut Vec<Resource>, ranks: &HashMap<&str, isize>, schema: &Schema) {
+fn sort_legacy(resources: &mut Vec<Resource>, first: &[&str], last: &[&str], schema: &Schema) {
     let mut keyed: Vec<(Key, Resource)> = resources
         .drain(..)
         .map(|resource| {
             let id = resource.current_id(schema);
             let key = Key {
-                rank: ranks.get(id.gvk.kind.as_str()).copied().unwrap_or(0),
+                rank: kustomize_legacy_rank(&id.gvk.kind, first, last),
                 gvk_text: id.gvk.sort_text(),
                 core_or_other_namespace: id.gvk.kind == "Namespace",
                 core: id.gvk.group.is_empty(),
