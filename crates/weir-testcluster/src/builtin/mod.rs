@@ -1,0 +1,1 @@
+//! What the built-in kinds need beyond their schema: defaults, validation, preparation, printed columns.
