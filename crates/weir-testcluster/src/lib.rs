@@ -5,6 +5,7 @@
 
 pub mod builtin;
 mod kind;
+pub mod schema;
 mod status;
 
 pub use kind::GroupVersionKind;
