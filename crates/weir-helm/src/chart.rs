@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 use weir_base::tree::{Files, Kind};
 
 use crate::ignore::{IgnoreError, Rules};
+use crate::lock::Lock;
 use crate::metadata::{Metadata, MetadataError};
 use crate::values;
 
@@ -36,7 +37,7 @@ pub struct Chart {
     /// `Chart.yaml`
     pub metadata: Metadata,
     /// `Chart.lock`
-    pub lock: Option<Json>,
+    pub lock: Option<Lock>,
     /// Files under `templates/`.
     pub templates: Vec<File>,
     /// The default values.
@@ -218,6 +219,7 @@ impl Chart {
         if metadata_missing(&chart) {
             return Err(ChartError::MetadataMissing);
         }
+        chart.metadata.sanitize();
         chart.metadata.validate()?;
         for (name, files) in subcharts {
             if name.starts_with(['_', '.']) {
@@ -287,9 +289,9 @@ fn metadata_missing(chart: &Chart) -> bool {
     chart.metadata == Metadata::default()
 }
 
-fn read_lock(file: &File) -> Result<Json, ChartError> {
-    weir_manifest::read_first_document(&file.data, "", weir_manifest::ReadOptions::default())
-        .map_err(|error| ChartError::File { file: file.name.clone(), message: error.reference_text() })
+fn read_lock(file: &File) -> Result<Lock, ChartError> {
+    Lock::parse(&file.data)
+        .map_err(|error| ChartError::File { file: file.name.clone(), message: error.to_string() })
 }
 
 fn unpack(archive: &[u8]) -> Result<Vec<File>, ChartError> {

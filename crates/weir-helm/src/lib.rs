@@ -1,6 +1,6 @@
 //! Helm charts: loading ([`chart`]), values ([`values`], [`set`]), dependencies ([`dependencies`]),
-//! schemas ([`schema`]), rendering ([`render`]), manifests ([`manifest`]) and release records
-//! ([`release`]); [`content`] puts them together.
+//! locks ([`lock`], [`requirements`]), archives ([`package`]), schemas ([`schema`]), rendering
+//! ([`render`]), manifests ([`manifest`]) and release records ([`release`]); [`content`] puts them together.
 //!
 //! All of it is pure: bytes and values in, text and values out. Clock, randomness and cluster lookups
 //! come from the [`weir_gotemplate::Host`] given to [`render::render`]. Numbers from YAML are floats
@@ -15,10 +15,13 @@ pub mod dependencies;
 mod files;
 mod glob;
 mod ignore;
+pub mod lock;
 pub mod manifest;
 pub mod metadata;
+pub mod package;
 pub mod release;
 pub mod render;
+pub mod requirements;
 pub mod schema;
 pub mod set;
 pub mod values;

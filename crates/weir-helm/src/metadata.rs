@@ -50,17 +50,27 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
     /// Anything else.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "no_annotations")]
     pub annotations: Option<BTreeMap<String, String>>,
     /// The Kubernetes versions the chart works with.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kube_version: String,
     /// The charts this one needs; absent where `Chart.yaml` does not have the list.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "no_dependencies")]
     pub dependencies: Option<Vec<Dependency>>,
     /// `application`, `library` or nothing.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind: String,
+}
+
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn no_annotations(annotations: &Option<BTreeMap<String, String>>) -> bool {
+    annotations.as_ref().is_none_or(BTreeMap::is_empty)
+}
+
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn no_dependencies(dependencies: &Option<Vec<Dependency>>) -> bool {
+    dependencies.as_ref().is_none_or(Vec::is_empty)
 }
 
 /// A person or team.
@@ -144,7 +154,7 @@ fn scalar_text(value: &Json) -> Option<String> {
     }
 }
 
-fn kind_name(value: &Json) -> &'static str {
+pub(crate) fn kind_name(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "bool",
@@ -156,16 +166,16 @@ fn kind_name(value: &Json) -> &'static str {
 }
 
 /// The fields of an object, found by name with the case ignored where there is no exact match.
-struct Fields<'a>(&'a serde_json::Map<String, Json>);
+pub(crate) struct Fields<'a>(pub(crate) &'a serde_json::Map<String, Json>);
 
 impl<'a> Fields<'a> {
-    fn get(&self, name: &str) -> Option<&'a Json> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Json> {
         self.0
             .get(name)
             .or_else(|| self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value))
     }
 
-    fn text(&self, name: &str) -> Result<String, MetadataError> {
+    pub(crate) fn text(&self, name: &str) -> Result<String, MetadataError> {
         let Some(value) = self.get(name) else { return Ok(String::new()) };
         scalar_text(value).ok_or_else(|| MetadataError::Kind {
             found: kind_name(value),
@@ -196,6 +206,31 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The dependency list of `Chart.yaml` and `Chart.lock`.
+    pub(crate) fn dependencies(&self) -> Result<Option<Vec<Dependency>>, MetadataError> {
+        let Some(items) = self.items("dependencies")? else { return Ok(None) };
+        let mut dependencies = Vec::new();
+        for item in items {
+            let Json::Object(object) = item else {
+                return Err(MetadataError::Invalid(
+                    "dependencies must not contain empty or null nodes".to_owned(),
+                ));
+            };
+            let fields = Fields(object);
+            dependencies.push(Dependency {
+                name: fields.text("name")?,
+                version: fields.text("version")?,
+                repository: fields.text("repository")?,
+                condition: fields.text("condition")?,
+                tags: fields.texts("tags")?,
+                enabled: fields.flag("enabled")?,
+                import_values: fields.items("import-values")?.cloned().unwrap_or_default(),
+                alias: fields.text("alias")?,
+            });
+        }
+        Ok(Some(dependencies))
+    }
+
     fn texts(&self, name: &str) -> Result<Vec<String>, MetadataError> {
         let items = self.items(name)?.map_or(&[][..], Vec::as_slice);
         items
@@ -211,6 +246,25 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The first document of a text.
+pub(crate) fn read(bytes: &[u8]) -> Result<Json, MetadataError> {
+    weir_manifest::read_first_document(bytes, "", weir_manifest::ReadOptions::default()).map_err(|error| {
+        MetadataError::Yaml(format!("error converting YAML to JSON: {}", error.reference_text()))
+    })
+}
+
+/// White space as blanks, without what cannot be printed.
+fn sanitize(text: &mut String) {
+    let printable = |character: char| match character {
+        ' ' => Some(' '),
+        other if other.is_whitespace() => Some(' '),
+        other => weir_gotemplate::strconv::is_print(other).then_some(other),
+    };
+    if !text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
+        *text = text.chars().filter_map(printable).collect();
+    }
+}
+
 impl Metadata {
     /// Reads `Chart.yaml`; unknown fields are ignored and scalars become text where text is wanted.
     pub fn parse(bytes: &[u8]) -> Result<Self, MetadataError> {
@@ -221,10 +275,7 @@ impl Metadata {
 
     /// Reads more fields over these, as `requirements.yaml` does.
     pub fn merge(&mut self, bytes: &[u8]) -> Result<(), MetadataError> {
-        let document = weir_manifest::read_first_document(bytes, "", weir_manifest::ReadOptions::default())
-            .map_err(|error| {
-            MetadataError::Yaml(format!("error converting YAML to JSON: {}", error.reference_text()))
-        })?;
+        let document = read(bytes)?;
         let object = match &document {
             Json::Null => return Ok(()),
             Json::Object(object) => object,
@@ -297,30 +348,40 @@ impl Metadata {
                 });
             }
         }
-        if let Some(items) = fields.items("dependencies")? {
-            let mut dependencies = Vec::new();
-            for item in items {
-                let Json::Object(object) = item else {
-                    return Err(MetadataError::Invalid(
-                        "dependencies must not contain empty or null nodes".to_owned(),
-                    ));
-                };
-                let fields = Fields(object);
-                let import_values = fields.items("import-values")?.cloned().unwrap_or_default();
-                dependencies.push(Dependency {
-                    name: fields.text("name")?,
-                    version: fields.text("version")?,
-                    repository: fields.text("repository")?,
-                    condition: fields.text("condition")?,
-                    tags: fields.texts("tags")?,
-                    enabled: fields.flag("enabled")?,
-                    import_values,
-                    alias: fields.text("alias")?,
-                });
-            }
+        if let Some(dependencies) = fields.dependencies()? {
             self.dependencies = Some(dependencies);
         }
         Ok(())
+    }
+
+    /// Makes the texts single lines of printable characters, as is done with every chart that is loaded.
+    pub fn sanitize(&mut self) {
+        let single = [
+            &mut self.name,
+            &mut self.description,
+            &mut self.home,
+            &mut self.icon,
+            &mut self.condition,
+            &mut self.tags,
+            &mut self.app_version,
+            &mut self.kube_version,
+        ];
+        let people = self
+            .maintainers
+            .iter_mut()
+            .flat_map(|maintainer| [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url]);
+        let charts = self.dependencies.iter_mut().flatten().flat_map(|dependency| {
+            [
+                &mut dependency.name,
+                &mut dependency.version,
+                &mut dependency.repository,
+                &mut dependency.condition,
+            ]
+            .into_iter()
+            .chain(&mut dependency.tags)
+        });
+        let all = single.into_iter().chain(&mut self.sources).chain(&mut self.keywords);
+        all.chain(people).chain(charts).for_each(sanitize);
     }
 
     /// Checks the rules every chart must keep.

@@ -152,7 +152,7 @@ impl From<&Chart> for RecordChart {
         };
         Self {
             metadata: chart.metadata.clone(),
-            lock: chart.lock.clone(),
+            lock: chart.lock.as_ref().and_then(|lock| serde_json::to_value(lock).ok()),
             templates: files(&chart.templates),
             values: chart.values.clone(),
             schema: chart.schema.as_ref().map(|schema| STANDARD.encode(schema)),
