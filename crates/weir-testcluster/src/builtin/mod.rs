@@ -1,1 +1,8 @@
-//! What the built-in kinds need beyond their schema: defaults, validation, preparation, printed columns.
+//! Built-in kinds: their types, defaults, validation, printing and conversion.
+
+mod data;
+
+pub use data::{
+    Column, Group, Resource, Subresource, definition_name, definition_names, groups, openapi_definition,
+    resource, resources, schema, version,
+};
