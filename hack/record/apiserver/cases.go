@@ -133,6 +133,17 @@ func (one *family) record(server *server, path string, out io.Writer) (int, erro
 		if err != nil {
 			return err
 		}
+		var cells any
+		if code < 300 {
+			tableCode, table, err := server.do(method, url+"?dryRun=All&fieldValidation=Ignore", tableAccept, "application/json", encode(in))
+			if err != nil {
+				return err
+			}
+			if rows, ok := table["rows"].([]any); ok && tableCode < 300 && len(rows) == 1 {
+				cells = rows[0].(object)["cells"]
+			}
+		}
+		mask(in)
 		result := object{"case": one.Name + "/" + name, "in": in, "code": code, "out": mask(answer)}
 		if old != nil {
 			result["old"] = old
@@ -140,14 +151,8 @@ func (one *family) record(server *server, path string, out io.Writer) (int, erro
 		if subresource != "" {
 			result["subresource"] = subresource
 		}
-		if code < 300 {
-			tableCode, table, err := server.do(method, url+"?dryRun=All&fieldValidation=Ignore", tableAccept, "application/json", encode(in))
-			if err != nil {
-				return err
-			}
-			if rows, ok := table["rows"].([]any); ok && tableCode < 300 && len(rows) == 1 {
-				result["cells"] = rows[0].(object)["cells"]
-			}
+		if cells != nil {
+			result["cells"] = cells
 		}
 		_, err = fmt.Fprintf(out, "%s\n", encode(result))
 		return err
@@ -173,12 +178,14 @@ func (one *family) record(server *server, path string, out io.Writer) (int, erro
 		if err != nil {
 			return err
 		}
+		version := old["metadata"].(object)["resourceVersion"]
 		mask(old)
 		full := url
 		if subresource != "" {
 			full += "/" + subresource
 		}
 		in := merge(old, patch).(object)
+		in["metadata"] = merge(in["metadata"], object{"resourceVersion": version})
 		return emit(name, subresource, old, in, http.MethodPut, full)
 	}
 	for _, name := range sortedKeys(one.Updates) {
