@@ -216,6 +216,11 @@ impl Storage {
         &self.options.root
     }
 
+    /// The algorithm of the digests of new artifacts.
+    pub fn algorithm(&self) -> Algorithm {
+        self.options.algorithm
+    }
+
     /// The URL consumers fetch `path` from.
     pub fn url(&self, path: &str) -> String {
         let host = &self.options.host;
@@ -281,6 +286,21 @@ impl Storage {
         fs::read(local)
             .map(Bytes::from)
             .map_err(|source| StorageError::Read { path: path.to_owned(), source })
+    }
+
+    /// A part of the file at `path`.
+    pub fn read_range(&self, path: &str, range: std::ops::Range<usize>) -> Result<Vec<u8>, StorageError> {
+        use std::os::unix::fs::FileExt as _;
+        let local = self.local_path(path)?;
+        let failed = |source| StorageError::Read { path: path.to_owned(), source };
+        let file = fs::File::open(local).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if range.end as u64 > length {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let mut bytes = vec![0; range.len()];
+        file.read_exact_at(&mut bytes, range.start as u64).map_err(failed)?;
+        Ok(bytes)
     }
 
     /// Makes the directory that will hold `path`.

@@ -255,7 +255,11 @@ impl<R: Reconciler> Controller<R> {
         if deleting && !ours {
             return Next::Idle;
         }
-        let object = if !deleting && !ours && self.reconciler.wants_finalizer(&object) {
+        let is_static = !deleting && self.reconciler.is_static(&object);
+        if is_static && (object.is_suspended() || !ours && !has_status(&*object)) {
+            return Next::Idle;
+        }
+        let object = if !is_static && !deleting && !ours && self.reconciler.wants_finalizer(&object) {
             match patcher.finalizer(&*object, &self.options.finalizer, true).await {
                 Ok(Some(written)) => {
                     self.store.apply_written(written.clone());
@@ -285,6 +289,9 @@ impl<R: Reconciler> Controller<R> {
             slot,
             requeued: picked.requeued,
         };
+        if is_static {
+            return self.make_static(&run, &object).await;
+        }
         let (conclusion, finalized) = if deleting {
             let Some(result) = self.guard(&run, self.reconciler.finalize(&run, &object)).await else {
                 return Next::Idle;
@@ -304,6 +311,26 @@ impl<R: Reconciler> Controller<R> {
             (conclusion, false)
         };
         self.write_down(&run, conclusion, finalized).await
+    }
+
+    /// Removes what an object that others only read has left of an earlier life.
+    async fn make_static(&self, run: &Run<R::Object>, object: &R::Object) -> Next {
+        match self.guard(run, self.reconciler.finalize(run, object)).await {
+            None => return Next::Idle,
+            Some(Err(failed)) => {
+                error!(error = chain(&failed), "Reconciler error");
+                return Next::Backoff;
+            }
+            Some(Ok(())) => {}
+        }
+        run.update(|working| *working.status_mut() = Default::default());
+        if let Err(error) = run.publish().await {
+            return write_failed(&error.0);
+        }
+        match self.remove_finalizer(run).await {
+            Ok(()) => Next::Idle,
+            Err(error) => write_failed(&error),
+        }
     }
 
     fn has_finalizer(&self, object: &R::Object) -> bool {
@@ -406,6 +433,11 @@ impl<R: Reconciler> Controller<R> {
             Requeue::Now => Next::Now,
         }
     }
+}
+
+/// Whether anything was ever written about the object.
+fn has_status<K: Object>(object: &K) -> bool {
+    object.status().is_some_and(|status| *status != K::Status::default())
 }
 
 /// The end of a run whose outcome could not be written.

@@ -151,7 +151,8 @@ fn status_patch(base: &Value, ours: &Value, latest: &Value, owned: &[&str]) -> O
     if merged != sorted(conditions(latest).to_vec())
         && let Some(map) = patch.as_object_mut()
     {
-        map.insert("conditions".to_owned(), Value::Array(merged));
+        let merged = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
+        map.insert("conditions".to_owned(), merged);
     }
     patch.as_object().is_some_and(|map| !map.is_empty()).then_some(patch)
 }

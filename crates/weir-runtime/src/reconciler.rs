@@ -70,6 +70,13 @@ pub trait Reconciler: Send + Sync + 'static {
         None
     }
 
+    /// Whether the object is only read by others: it gets no finalizer, no status and no runs. What an
+    /// earlier life left on it is removed once, after [`finalize`](Self::finalize).
+    fn is_static(&self, object: &Self::Object) -> bool {
+        let _ = object;
+        false
+    }
+
     /// Whether objects of this kind get the finalizer. Without it, `finalize` is never called.
     fn wants_finalizer(&self, object: &Self::Object) -> bool {
         let _ = object;

@@ -62,7 +62,7 @@ impl Reconciler for GitRepositories {
                 let unchanged =
                     format!("no changes since last reconciliation: observed revision '{revision}'");
                 let message = format!("stored artifact for commit '{revision}'");
-                return Ok(Done { before, message, unchanged: Some(unchanged) });
+                return Ok(Done { before, message, unchanged: Some(unchanged), reason: None });
             }
             Outcome::Empty => return Err(Error::Empty),
             Outcome::Changed(checkout) => *checkout,
@@ -72,7 +72,7 @@ impl Reconciler for GitRepositories {
         let message = format!("stored artifact for commit '{}'", checkout.subject());
         self.announce_revision(run, &checkout.revision).await?;
         self.publish_artifact(run, object, checkout, job.includes).await?; // effect: archive, store
-        Ok(Done { before, message, unchanged: None })
+        Ok(Done { before, message, unchanged: None, reason: None })
     }
 
     async fn finalize(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<(), Error> {

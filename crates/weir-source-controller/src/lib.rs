@@ -1,9 +1,11 @@
 //! Reconciles sources: fetches them, publishes artifacts and serves them over HTTP.
 //!
-//! GitRepository over HTTP(S) and OCIRepository so far; `docs/COMPATIBILITY.md` lists what is missing.
+//! GitRepository over HTTP(S), OCIRepository, HelmRepository and HelmChart so far; `docs/COMPATIBILITY.md` lists what is missing.
 
 mod flags;
 mod git_repository;
+mod helm_chart;
+mod helm_repository;
 mod oci_repository;
 mod source;
 
@@ -12,14 +14,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tracing::{error, info};
-use weir_api::source::{GitRepository, OCIRepository};
+use weir_api::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use weir_artifact::{server, storage};
 use weir_base::error::chain;
-use weir_runtime::{Program, Runtime, Settings};
+use weir_runtime::{
+    Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store, Trigger, Watched,
+};
 use weir_source::git::{Git, Limits};
 
 pub use flags::Flags;
 pub use git_repository::GitRepositories;
+pub use helm_chart::{ChartSources, HelmCharts};
+pub use helm_repository::HelmRepositories;
 pub use oci_repository::OciRepositories;
 
 /// What is fixed about this program.
@@ -105,9 +111,62 @@ fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     };
     runtime.controller(&sources, reconciler, |_| {});
     let repositories = runtime.watch_primary::<OCIRepository>();
-    let reconciler = OciRepositories { client: runtime.client(), storage };
+    let reconciler = OciRepositories { client: runtime.client(), storage: Arc::clone(&storage) };
     runtime.controller(&repositories, reconciler, |_| {});
+    let bytes = |flag: i64| u64::try_from(flag).unwrap_or_default();
+    let index_bytes_max = bytes(flags.helm_index_max_size);
+    let repositories = runtime.watch_primary::<HelmRepository>();
+    let reconciler = HelmRepositories::new(runtime.client(), Arc::clone(&storage), index_bytes_max);
+    runtime.controller(&repositories, reconciler, |_| {});
+    let sources =
+        ChartSources { helm: repositories, git: sources, bucket: runtime.watch_primary::<Bucket>() };
+    let charts = runtime.watch_primary::<HelmChart>();
+    let reconciler = HelmCharts::new(
+        runtime.client(),
+        storage,
+        sources.clone(),
+        index_bytes_max,
+        bytes(flags.helm_chart_max_size),
+    );
+    let handle = runtime.controller(&charts, reconciler, |_| {});
+    follow_sources(&charts, &sources, &handle);
     Ok(())
+}
+
+/// Charts run when their source has a new revision.
+fn follow_sources(charts: &Store<HelmChart>, sources: &ChartSources, handle: &Handle) {
+    let by_source = charts.index(|chart| vec![helm_chart::source_key(chart)]);
+    follow(&sources.helm, "HelmRepository", &by_source, handle, |source| {
+        Some(&source.status.as_ref()?.artifact.as_ref()?.revision)
+    });
+    follow(&sources.git, "GitRepository", &by_source, handle, |source| {
+        Some(&source.status.as_ref()?.artifact.as_ref()?.revision)
+    });
+    follow(&sources.bucket, "Bucket", &by_source, handle, |source| {
+        Some(&source.status.as_ref()?.artifact.as_ref()?.revision)
+    });
+}
+
+fn follow<K: Watched>(
+    sources: &Store<K>,
+    kind: &'static str,
+    by_source: &Lookup<HelmChart>,
+    handle: &Handle,
+    revision: impl for<'a> Fn(&'a K) -> Option<&'a String> + Send + Sync + 'static,
+) {
+    let (by_source, handle) = (by_source.clone(), handle.clone());
+    sources.on_change(move |change| {
+        let Change::Updated { old, new } = change else { return };
+        let Some(found) = revision(&**new).filter(|found| Some(*found) != revision(&**old)) else { return };
+        let trigger = Trigger { kind: kind.to_owned(), key: ObjectKey::of(&**new) };
+        for chart in by_source.get(&format!("{kind}/{}", trigger.key)) {
+            let observed =
+                chart.status.as_ref().and_then(|status| status.observed_source_artifact_revision.as_ref());
+            if observed != Some(found) {
+                handle.enqueue(&ObjectKey::of(&*chart), Priority::Event, &trigger);
+            }
+        }
+    });
 }
 
 fn open_storage(runtime: &Runtime, flags: &Flags) -> Result<storage::Storage, SetupError> {

@@ -75,7 +75,7 @@ impl Reconciler for OciRepositories {
             run.update(source_status::fetched);
             self.publish_artifact(run, object, &resolved, image, layer).await?; // effect: archive, store
         }
-        Ok(Done { before, message: status::stored_from(&run.snapshot()), unchanged: None })
+        Ok(Done { before, message: status::stored_from(&run.snapshot()), unchanged: None, reason: None })
     }
 
     async fn finalize(&self, run: &Run<OCIRepository>, object: &OCIRepository) -> Result<(), Error> {

@@ -31,4 +31,19 @@ pub(crate) trait SourceError: Classify {
     fn condition(&self) -> Option<&'static str>;
     /// Whether it is told to people besides the condition.
     fn is_event(&self) -> bool;
+
+    /// Conditions that no longer stand because the run got this far.
+    fn ends(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The condition that is false while this error stands.
+    fn negates(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The reason and message of the condition, where they differ from those of the event.
+    fn shown(&self, reason: &str, message: &str) -> (String, String) {
+        (reason.to_owned(), message.to_owned())
+    }
 }

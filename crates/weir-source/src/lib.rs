@@ -2,6 +2,7 @@
 //!
 //! - [`git`]: Git repositories over HTTP(S), without a work tree and without a Git binary,
 //! - [`oci`]: artifacts in container registries,
+//! - [`helm`]: chart repositories,
 //! - [`ignore`]: which files of a source stay out of its artifact,
 //! - [`connection`]: own certificates and proxies.
 //!
@@ -9,5 +10,6 @@
 
 pub mod connection;
 pub mod git;
+pub mod helm;
 pub mod ignore;
 pub mod oci;

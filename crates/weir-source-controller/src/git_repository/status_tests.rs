@@ -43,7 +43,7 @@ fn artifact(revision: &str, digest: &str) -> weir_api::Artifact {
 
 fn done(before: &GitRepository) -> Done {
     let message = "stored artifact for commit 'first'".to_owned();
-    Done { before: Before::of(before), message, unchanged: None }
+    Done { before: Before::of(before), message, unchanged: None, reason: None }
 }
 
 fn unchanged_done(before: &GitRepository) -> Done {
@@ -51,6 +51,7 @@ fn unchanged_done(before: &GitRepository) -> Done {
         before: Before::of(before),
         message: "stored artifact for commit 'main@sha1:1'".to_owned(),
         unchanged: Some("no changes since last reconciliation: observed revision 'main@sha1:1'".to_owned()),
+        reason: None,
     }
 }
 

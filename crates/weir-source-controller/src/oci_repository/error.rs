@@ -10,7 +10,7 @@ use weir_runtime::{Class, Classify, PublishError};
 use weir_source::oci::{KeychainError, OciError, UrlError};
 
 use crate::source::SourceError;
-use crate::source::secrets::SecretError;
+use crate::source::secrets::{CertificateError, SecretError};
 use crate::source::storage::CheckError;
 
 /// Why a run failed.
@@ -151,34 +151,6 @@ pub enum CredentialError {
         /// What the API server says.
         #[source]
         source: Box<kube::Error>,
-    },
-}
-
-/// Why a certificate Secret cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum CertificateError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// A certificate without key, or the reverse.
-    #[error("secret '{namespace}/{name}' contains '{present}' but missing '{missing}'")]
-    Half {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
-        /// The key that is there.
-        present: &'static str,
-        /// The key that is not.
-        missing: &'static str,
-    },
-    /// Nothing in it is of use.
-    #[error("secret '{namespace}/{name}' must contain either 'ca.crt' or both 'tls.crt' and 'tls.key'")]
-    Empty {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
     },
 }
 

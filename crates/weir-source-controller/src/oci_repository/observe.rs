@@ -3,11 +3,9 @@
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use weir_api::source::OCIRepository;
-use weir_base::redact::Secret as Hidden;
-use weir_source::connection::ClientCertificate;
 use weir_source::oci::{Access, Keychain};
 
-use super::error::{CertificateError, CredentialError, Error};
+use super::error::{CredentialError, Error};
 use crate::source::secrets::{self, Data};
 
 /// How to reach the registry.
@@ -25,7 +23,9 @@ pub(super) async fn access(client: &kube::Client, object: &OCIRepository) -> Res
         let failed = |source| Error::Certificate { url: object.spec.url.clone(), source };
         let data =
             secrets::find(client, &namespace, &reference.name).await.map_err(|error| failed(error.into()))?;
-        add_certificates(&mut access, &data, &namespace, &reference.name).map_err(failed)?;
+        let certificates = secrets::certificates(&data, &namespace, &reference.name).map_err(failed)?;
+        access.certificate_authority = certificates.authority;
+        access.client_certificate = certificates.client;
     }
     Ok(access)
 }
@@ -78,59 +78,12 @@ fn add_logins(
     added.map_err(|source| CredentialError::Config { namespace, name, source })
 }
 
-fn add_certificates(
-    access: &mut Access,
-    data: &Data,
-    namespace: &str,
-    name: &str,
-) -> Result<(), CertificateError> {
-    let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    let bytes = |key: &str, legacy: &str| {
-        data.get(key).or_else(|| data.get(legacy)).filter(|value| !value.is_empty())
-    };
-    access.certificate_authority = bytes("ca.crt", "caFile").cloned();
-    match (bytes("tls.crt", "certFile"), bytes("tls.key", "keyFile")) {
-        (Some(certificate), Some(key)) => {
-            access.client_certificate = Some(ClientCertificate {
-                certificate: certificate.clone(),
-                private_key: Hidden::new(String::from_utf8_lossy(key).into_owned()),
-            });
-        }
-        (Some(_), None) => {
-            return Err(CertificateError::Half { namespace, name, present: "tls.crt", missing: "tls.key" });
-        }
-        (None, Some(_)) => {
-            return Err(CertificateError::Half { namespace, name, present: "tls.key", missing: "tls.crt" });
-        }
-        (None, None) if access.certificate_authority.is_none() => {
-            return Err(CertificateError::Empty { namespace, name });
-        }
-        (None, None) => {}
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn data(entries: &[(&str, &str)]) -> Data {
         entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
-    }
-
-    #[test]
-    fn certificates() {
-        #[track_caller]
-        fn check(entries: &[(&str, &str)], expected: Result<(bool, bool), &str>) {
-            let mut access = Access::default();
-            let found = add_certificates(&mut access, &data(entries), "apps", "tls")
-                .map(|()| (access.certificate_authority.is_some(), access.client_certificate.is_some()));
-            assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
-        }
-        check(&[("ca.crt", "A")], Ok((true, false)));
-        check(&[("caFile", "A"), ("certFile", "C"), ("keyFile", "K")], Ok((true, true)));
-        check(&[("tls.crt", "C")], Err("secret 'apps/tls' contains 'tls.crt' but missing 'tls.key'"));
-        check(&[], Err("secret 'apps/tls' must contain either 'ca.crt' or both 'tls.crt' and 'tls.key'"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use weir_base::redact::{RedactedUrl, Secret as Hidden};
-use weir_source::connection::Proxy;
+use weir_source::connection::{ClientCertificate, Proxy};
 
 /// The longest proxy address.
 const PROXY_ADDRESS_BYTES_MAX: usize = 2048;
@@ -44,6 +44,18 @@ pub enum SecretError {
         name: String,
         /// The key.
         key: &'static str,
+    },
+    /// A user without password, or the reverse.
+    #[error("secret '{namespace}/{name}': malformed basic auth - has '{present}' but missing '{missing}'")]
+    HalfLogin {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// The key that is there.
+        present: &'static str,
+        /// The key that is not.
+        missing: &'static str,
     },
     /// A proxy address that is none.
     #[error("secret '{namespace}/{name}': invalid proxy address: {why}")]
@@ -115,6 +127,102 @@ fn parse_proxy(data: &Data, namespace: &str, name: &str) -> Result<Proxy, Secret
     Err(SecretError::ProxyAddress { namespace, name, why })
 }
 
+/// Why a certificate Secret cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// A certificate without key, or the reverse.
+    #[error("secret '{namespace}/{name}' contains '{present}' but missing '{missing}'")]
+    Half {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// The key that is there.
+        present: &'static str,
+        /// The key that is not.
+        missing: &'static str,
+    },
+    /// Nothing in it is of use.
+    #[error("secret '{namespace}/{name}' must contain either 'ca.crt' or both 'tls.crt' and 'tls.key'")]
+    Empty {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
+}
+
+/// What a Secret says about TLS.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Certificates {
+    /// PEM certificates to trust.
+    pub(crate) authority: Option<Vec<u8>>,
+    /// What to present.
+    pub(crate) client: Option<ClientCertificate>,
+}
+
+/// The certificates of a Secret; there must be some.
+pub(crate) fn certificates(
+    data: &Data,
+    namespace: &str,
+    name: &str,
+) -> Result<Certificates, CertificateError> {
+    let found = optional_certificates(data, namespace, name)?;
+    found.ok_or_else(|| CertificateError::Empty { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// The certificates of a Secret, if it has any.
+pub(crate) fn optional_certificates(
+    data: &Data,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Certificates>, CertificateError> {
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    let bytes = |key: &str, legacy: &str| {
+        data.get(key).or_else(|| data.get(legacy)).filter(|value| !value.is_empty())
+    };
+    let authority = bytes("ca.crt", "caFile").cloned();
+    let client = match (bytes("tls.crt", "certFile"), bytes("tls.key", "keyFile")) {
+        (Some(certificate), Some(key)) => Some(ClientCertificate {
+            certificate: certificate.clone(),
+            private_key: Hidden::new(String::from_utf8_lossy(key).into_owned()),
+        }),
+        (Some(_), None) => {
+            return Err(CertificateError::Half { namespace, name, present: "tls.crt", missing: "tls.key" });
+        }
+        (None, Some(_)) => {
+            return Err(CertificateError::Half { namespace, name, present: "tls.key", missing: "tls.crt" });
+        }
+        (None, None) => None,
+    };
+    let some = authority.is_some() || client.is_some();
+    Ok(some.then_some(Certificates { authority, client }))
+}
+
+/// The user and the password of a Secret; both or none.
+pub(crate) fn basic_auth(
+    data: &Data,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(String, Hidden)>, SecretError> {
+    let text = |key: &str| data.get(key).map(|value| String::from_utf8_lossy(value).into_owned());
+    let half = |present, missing| SecretError::HalfLogin {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        present,
+        missing,
+    };
+    match (text("username"), text("password")) {
+        (Some(user), Some(password)) => Ok(Some((user, Hidden::new(password)))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(half("username", "password")),
+        (None, Some(_)) => Err(half("password", "username")),
+    }
+}
+
 /// The decoded data of a Secret.
 pub(crate) fn data_of(secret: Secret) -> Data {
     secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect()
@@ -133,6 +241,35 @@ mod tests {
         assert_eq!(
             found.map_err(|error| error.to_string()),
             expected.map(str::to_owned).map_err(str::to_owned)
+        );
+    }
+
+    fn data(entries: &[(&str, &str)]) -> Data {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn tls_keys() {
+        #[track_caller]
+        fn check(entries: &[(&str, &str)], expected: Result<(bool, bool), &str>) {
+            let found = certificates(&data(entries), "apps", "tls")
+                .map(|found| (found.authority.is_some(), found.client.is_some()));
+            assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
+        }
+        check(&[("ca.crt", "A")], Ok((true, false)));
+        check(&[("caFile", "A"), ("certFile", "C"), ("keyFile", "K")], Ok((true, true)));
+        check(&[("tls.crt", "C")], Err("secret 'apps/tls' contains 'tls.crt' but missing 'tls.key'"));
+        check(&[], Err("secret 'apps/tls' must contain either 'ca.crt' or both 'tls.crt' and 'tls.key'"));
+    }
+
+    #[test]
+    fn users_and_passwords() {
+        let login = |entries| basic_auth(&data(entries), "apps", "login").map_err(|error| error.to_string());
+        assert_eq!(login(&[]).unwrap(), None);
+        assert_eq!(login(&[("username", "u"), ("password", "p")]).unwrap().unwrap().0, "u");
+        assert_eq!(
+            login(&[("username", "u")]).unwrap_err(),
+            "secret 'apps/login': malformed basic auth - has 'username' but missing 'password'"
         );
     }
 

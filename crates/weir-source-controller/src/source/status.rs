@@ -15,6 +15,8 @@ use weir_runtime::{Class, Classify as _, Conclusion, Ended, Failed, Notice, Pass
 use super::{Source, SourceError};
 
 const REVISION_KEY: &str = "source.toolkit.fluxcd.io/revision";
+/// The interval of objects that need not have one.
+const INTERVAL_DEFAULT: Duration = Duration::from_mins(1);
 const DIGEST_KEY: &str = "source.toolkit.fluxcd.io/digest";
 
 /// What the outcome is compared with.
@@ -45,6 +47,8 @@ pub struct Done {
     pub(crate) message: String,
     /// What is logged if nothing has changed.
     pub(crate) unchanged: Option<String>,
+    /// The reason of the event, where it is not that of most kinds.
+    pub(crate) reason: Option<&'static str>,
 }
 
 pub(crate) fn stamp<K: Source>(object: &K, now: Timestamp) -> Stamp {
@@ -158,7 +162,7 @@ fn success<K: Source>(object: &mut K, done: &Done, now: Timestamp) -> Conclusion
             );
             Requeue::Backoff
         }
-        _ => Requeue::Interval(object.interval().map_or(Duration::ZERO, weir_api::GoDuration::to_std)),
+        _ => Requeue::Interval(object.interval().map_or(INTERVAL_DEFAULT, weir_api::GoDuration::to_std)),
     };
     Conclusion { requeue, notices }
 }
@@ -167,9 +171,9 @@ fn success<K: Source>(object: &mut K, done: &Done, now: Timestamp) -> Conclusion
 fn success_notice<K: Source>(object: &K, done: &Done) -> Option<Notice> {
     let artifact = object.artifact()?;
     let reason = if done.before.digest.as_ref() != Some(&artifact.digest) {
-        NEW_ARTIFACT
+        done.reason.unwrap_or(NEW_ARTIFACT)
     } else if done.before.failing && !is_failing(object) {
-        SUCCEEDED
+        done.reason.unwrap_or(SUCCEEDED)
     } else {
         return None;
     };
@@ -187,8 +191,15 @@ fn failure<K: Source, E: SourceError>(object: &mut K, failed: &Failed<E>, now: T
     let mut is_event = true;
     if let Failed::Error(error) = failed {
         is_event = error.is_event();
+        for type_ in error.ends() {
+            condition::delete(conditions, type_);
+        }
         if let Some(type_) = error.condition() {
+            let (reason, message) = error.shown(&reason, &message);
             condition::mark_true(conditions, type_, &reason, &message, stamp);
+        }
+        if let Some(type_) = error.negates() {
+            condition::mark_false(conditions, type_, &reason, &message, stamp);
         }
     }
     let mut notice = Notice::new(Severity::Error, reason.clone(), message.clone());

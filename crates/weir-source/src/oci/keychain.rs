@@ -46,6 +46,17 @@ struct Login {
 }
 
 impl Keychain {
+    /// Adds a user and a password for everything in one registry.
+    pub fn add_login(&mut self, registry: &str, username: String, password: Secret) {
+        let host = if registry == "docker.io" { "index.docker.io" } else { registry };
+        self.0.push(Entry { host: host.to_owned(), path: String::new(), username, password });
+    }
+
+    /// Whether there is anything for a registry.
+    pub fn knows(&self, registry: &str) -> bool {
+        self.0.iter().any(|entry| host_matches(&entry.host, registry))
+    }
+
     /// Adds the content of a `.dockerconfigjson`.
     pub fn add_config(&mut self, json: &[u8]) -> Result<(), KeychainError> {
         let config: Config = serde_json::from_slice(json).map_err(|_| KeychainError::Format)?;

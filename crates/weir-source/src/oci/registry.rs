@@ -40,6 +40,8 @@ pub struct Access {
     pub proxy: Option<Proxy>,
     /// Allows plain HTTP and, without an own authority or certificate, any certificate.
     pub insecure: bool,
+    /// Speaks nothing but plain HTTP.
+    pub plain_http: bool,
 }
 
 /// Why an exchange with a registry failed.
@@ -161,6 +163,15 @@ pub struct Image {
     pub annotations: BTreeMap<String, String>,
     #[serde(default)]
     manifests: Vec<Descriptor>,
+    #[serde(default)]
+    config: Option<Descriptor>,
+}
+
+impl Image {
+    /// The configuration.
+    pub fn config(&self) -> Option<&Descriptor> {
+        self.config.as_ref()
+    }
 }
 
 impl Session {
@@ -184,7 +195,13 @@ impl Session {
         Ok(Self {
             client,
             base: Mutex::new(None),
-            schemes: if access.insecure || local { &["https", "http"] } else { &["https"] },
+            schemes: if access.plain_http {
+                &["http"]
+            } else if access.insecure || local {
+                &["https", "http"]
+            } else {
+                &["https"]
+            },
             repository,
             keychain: access.keychain.clone(),
             authorization: Mutex::new(None),
