@@ -124,7 +124,7 @@ async fn an_index_is_fetched_once_and_then_asked_about() {
 #[tokio::test]
 async fn compressed_indexes_are_unpacked_within_the_limit() {
     let (web, url) = serve().await;
-    put(&web, "/index.yaml", &[b'#'; 100_000]);
+    put(&web, "/index.yaml", &vec![b'#'; 100_000]);
     web.lock().unwrap().gzip = true;
     let repository = Repository::new(&url, access()).unwrap();
     assert_eq!(index(repository.index(None, 100_000).await.unwrap()).0.len(), 100_000);

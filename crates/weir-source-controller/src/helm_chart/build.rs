@@ -370,13 +370,13 @@ mod tests {
 
     #[test]
     fn values_files_of_the_source_replace_the_defaults() {
-        let tree = tree(&[("x/one.yaml", "b: {d: 5}\nn: 3000000\n"), ("two.yaml", "b: {d: null}\n")]);
+        let tree = tree(&[("x/one.yaml", "b: {d: 5}\ncount: 3000000\n"), ("two.yaml", "b: {d: null}\n")]);
         let (build, chart) = built(&tree, &["./x/one.yaml", "/two.yaml"], false).unwrap();
         assert_eq!(
             build.summary(),
             "packaged 'app' chart with version '1.0.0+3' and merged values files [./x/one.yaml /two.yaml]"
         );
-        assert_eq!(chart.values_text.as_deref(), Some(&b"b:\n  d: null\nn: 3000000\n"[..]));
+        assert_eq!(chart.values_text.as_deref(), Some(&b"b:\n  d: null\ncount: 3000000\n"[..]));
         let error = built(&tree, &["no.yaml"], false).unwrap_err();
         assert_eq!(
             error,

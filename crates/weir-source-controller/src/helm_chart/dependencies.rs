@@ -57,7 +57,8 @@ fn add_local(dependency: &Dependency, path: &str, tree: &MemoryTree) -> Result<C
         Kind::Directory => Chart::from_tree(tree, path),
         Kind::File => Chart::from_archive(&tree.read(path).unwrap_or_default()),
     };
-    let chart = chart.map_err(|source| DependencyError::Load { found, reference, source: Box::new(source) })?;
+    let chart =
+        chart.map_err(|source| DependencyError::Load { found, reference, source: Box::new(source) })?;
     if !range.matches(&Version::parse(&chart.metadata.version)?) {
         return Err(DependencyError::NotInRange(dependency.version.clone()));
     }
@@ -89,7 +90,8 @@ async fn fetch(
         .download(&found)
         .await
         .map_err(|source| DependencyError::Download { version: version.clone(), source: Box::new(source) })?;
-    Chart::from_archive(&bytes).map_err(|source| DependencyError::LoadDownloaded { version, source: Box::new(source) })
+    Chart::from_archive(&bytes)
+        .map_err(|source| DependencyError::LoadDownloaded { version, source: Box::new(source) })
 }
 
 #[cfg(test)]

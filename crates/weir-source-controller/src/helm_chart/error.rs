@@ -491,8 +491,11 @@ mod tests {
                  to download chart for remote reference: unauthorized: no",
             ),
         );
-        let cause =
-            Cause::Dependency { place: "remote", name: "d".to_owned(), source: Box::new(DependencyError::Alias) };
+        let cause = Cause::Dependency {
+            place: "remote",
+            name: "d".to_owned(),
+            source: Box::new(DependencyError::Alias),
+        };
         check(
             &Error::Build(BuildFailure::new(Reason::DependencyBuild, cause)),
             BUILD_FAILED,
