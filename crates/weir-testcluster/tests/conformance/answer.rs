@@ -33,8 +33,8 @@ impl Names {
         let mut answer = Map::new();
         answer.insert("code".into(), received.code.into());
         if let Some(keep) = step.texts("keep") {
-            for path in keep {
-                let found = select(&body, &segments(&path));
+            for path in keep.into_iter().filter(|path| path != "code") {
+                let found = select(&body, &segments(&variables.fill(&path)));
                 answer.insert(path, found.unwrap_or_else(|| "<absent>".into()));
             }
         } else if !body.is_null() {
@@ -67,7 +67,9 @@ impl Names {
         match value {
             Value::Array(items) => {
                 if matches!(key, "clusterIPs") {
-                    items.iter_mut().for_each(|item| mask_address(item));
+                    for item in items.iter_mut() {
+                        mask_address(item);
+                    }
                 }
                 for item in items {
                     self.mask(item, "", false);
@@ -89,7 +91,7 @@ impl Names {
                             };
                         }
                         ("continue", Value::String(token)) if !token.is_empty() => {
-                            *field = "<continue>".into()
+                            *field = "<continue>".into();
                         }
                         ("nodePort" | "healthCheckNodePort", Value::Number(number))
                             if number.as_u64() > Some(29999) =>
@@ -109,7 +111,7 @@ impl Names {
             }
             Value::String(text) => {
                 if is_time(text) {
-                    *text = "<time>".to_owned();
+                    "<time>".clone_into(text);
                 } else {
                     mask_times(text);
                     if key == "message" {
@@ -222,13 +224,16 @@ fn remove_managed_fields(value: &mut Value) {
 /// `spec.containers.0.image`, `items.*.metadata.name`, `resources[name=pods].verbs`; a quoted segment may hold dots.
 fn segments(path: &str) -> Vec<String> {
     let mut segments = vec![String::new()];
-    let mut quoted = false;
+    let (mut quoted, mut filter) = (false, false);
     for character in path.chars() {
         match character {
             '\'' => quoted = !quoted,
-            '.' if !quoted => segments.push(String::new()),
-            '[' if !quoted => segments.push("[".to_owned()),
-            ']' if !quoted => {}
+            '.' if !quoted && !filter => segments.push(String::new()),
+            '[' if !quoted => {
+                filter = true;
+                segments.push("[".to_owned());
+            }
+            ']' if !quoted => filter = false,
             other => segments.last_mut().unwrap().push(other),
         }
     }

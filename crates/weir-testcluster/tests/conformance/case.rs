@@ -21,7 +21,6 @@
 //! body as it is, otherwise `apiVersion`, `kind` and, for `PUT` and `APPLY`, `metadata.name` are filled in.
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -93,9 +92,6 @@ const FIELDS: &[&str] = &[
     "versions",
     "method",
 ];
-
-/// The longest a step may wait for its condition or its events.
-pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Verb {
     /// The method on the wire.

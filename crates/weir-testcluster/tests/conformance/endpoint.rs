@@ -1,6 +1,6 @@
 //! A server under test, reached over HTTP with the credentials of a kubeconfig.
 
-use std::path::Path;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use http::{Method, Request, Response};
@@ -9,8 +9,6 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
-
-use crate::case::STEP_TIMEOUT;
 
 /// What is sent.
 #[derive(Debug, Clone)]
@@ -33,15 +31,18 @@ pub(crate) struct Received {
 /// The connection.
 pub(crate) struct Endpoint {
     client: Client,
+    /// The longest a step may wait for its answer, its condition or its events.
+    pub(crate) patience: Duration,
 }
 
 impl Endpoint {
-    pub(crate) async fn of_kubeconfig(path: &Path) -> Self {
-        let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    pub(crate) async fn new(kubeconfig: Kubeconfig, patience: Duration) -> Self {
         let mut config =
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         config.read_timeout = None;
-        Self { client: Client::try_from(config).unwrap() }
+        // A refusal that asks to come back later is an answer like others.
+        config.default_retry = false;
+        Self { client: Client::try_from(config).unwrap(), patience }
     }
 
     async fn answer(&self, sent: &Sent) -> Result<Response<Body>, String> {
@@ -51,9 +52,9 @@ impl Endpoint {
         }
         let body = sent.body.clone().unwrap_or_default().into_bytes();
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
-        match tokio::time::timeout(STEP_TIMEOUT, self.client.send(request)).await {
+        match tokio::time::timeout(self.patience, self.client.send(request)).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("no answer within {STEP_TIMEOUT:?}")),
+            Err(_) => Err(format!("no answer within {:?}", self.patience)),
         }
     }
 
@@ -61,7 +62,7 @@ impl Endpoint {
     pub(crate) async fn send(&self, sent: &Sent) -> Result<Received, String> {
         let answer = self.answer(sent).await?;
         let mut received = head(&answer);
-        let bytes = tokio::time::timeout(STEP_TIMEOUT, answer.into_body().collect())
+        let bytes = tokio::time::timeout(self.patience, answer.into_body().collect())
             .await
             .map_err(|_| "the answer does not end".to_owned())?
             .map_err(|error| error.to_string())?
@@ -70,6 +71,10 @@ impl Endpoint {
             serde_json::from_slice(&bytes).map_err(|error| format!("not JSON: {error}"))?
         } else {
             match String::from_utf8(bytes.to_vec()) {
+                // Some JSON documents are sent as plain text.
+                Ok(text) if text.starts_with('{') => {
+                    serde_json::from_str(&text).unwrap_or(Value::String(text))
+                }
                 Ok(text) => Value::String(text),
                 Err(_) => Value::String("<binary>".to_owned()),
             }
@@ -95,9 +100,9 @@ impl Endpoint {
             }
             Ok::<(), String>(())
         };
-        match tokio::time::timeout(STEP_TIMEOUT, read).await {
+        match tokio::time::timeout(self.patience, read).await {
             Ok(result) => result?,
-            Err(_) => return Err(format!("{} events within {STEP_TIMEOUT:?}: {events:?}", events.len())),
+            Err(_) => return Err(format!("{} events within {:?}: {events:?}", events.len(), self.patience)),
         }
         if let Some(take) = take {
             events.truncate(take);

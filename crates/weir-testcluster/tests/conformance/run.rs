@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::answer::{Names, select_text};
-use crate::case::{Case, STEP_TIMEOUT, Step, Verb, complete, definition, whole_path};
+use crate::case::{Case, Step, Verb, complete, definition, whole_path};
 use crate::endpoint::{Endpoint, Received, Sent};
 use crate::variables::Variables;
 
@@ -97,10 +97,11 @@ impl Run<'_> {
             .map_err(|why| format!("{}: {why}", line(&sent)))?;
             match step.fields.get("until") {
                 Some(condition) if !holds(&self.variables.fill_value(condition), &received) => {
-                    if started.elapsed() > STEP_TIMEOUT {
+                    if started.elapsed() > self.endpoint.patience {
                         return Err(format!(
-                            "{}: not {condition} within {STEP_TIMEOUT:?}; last answer: {} {}",
+                            "{}: not {condition} within {:?}; last answer: {} {}",
                             line(&sent),
+                            self.endpoint.patience,
                             received.code,
                             received.body
                         ));
@@ -221,7 +222,7 @@ impl Run<'_> {
             let path =
                 format!("/apis/{}/{}/{}", self.variables.group, version["name"].as_str().unwrap(), step.path);
             while self.endpoint.send(&plain("GET", &path, None)).await?.code != 200 {
-                if started.elapsed() > STEP_TIMEOUT {
+                if started.elapsed() > self.endpoint.patience {
                     return Err(format!("'{path}' is not served"));
                 }
                 tokio::time::sleep(POLL).await;
