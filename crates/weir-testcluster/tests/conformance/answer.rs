@@ -24,7 +24,9 @@ impl Names {
         let mut body = received.body.clone();
         self.learn(&body);
         self.mask(&mut body, "", false);
-        if !step.is_set("managed") {
+        if step.is_set("managed") {
+            sort_managed_fields(&mut body);
+        } else {
             remove_managed_fields(&mut body);
         }
         for path in step.texts("drop").unwrap_or_default() {
@@ -207,6 +209,23 @@ fn mask_times(text: &mut String) {
             text.replace_range(start..start + LENGTH, "<time>");
             from = start;
         }
+    }
+}
+
+/// Entries stand in the order of their times, which have whole seconds: the order depends on when a second ends.
+fn sort_managed_fields(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(sort_managed_fields),
+        Value::Object(fields) => {
+            if let Some(entries) = fields.get_mut("managedFields").and_then(Value::as_array_mut) {
+                entries.sort_by_key(|entry| {
+                    ["manager", "operation", "subresource", "apiVersion"]
+                        .map(|field| entry[field].to_string())
+                });
+            }
+            fields.values_mut().for_each(sort_managed_fields);
+        }
+        _ => {}
     }
 }
 

@@ -100,8 +100,8 @@ impl Suite {
             println!("  failed: {title}");
         }
         if let Some(file) = std::env::var_os("WEIR_CONFORMANCE_FAILED") {
-            let titles: String = failed.iter().map(|(title, _)| format!("{title}\n")).collect();
-            std::fs::write(file, titles).unwrap();
+            let titles: Vec<&str> = failed.iter().map(|(title, _)| title.as_str()).collect();
+            std::fs::write(file, titles.join("\n")).unwrap();
         }
         for title in &closed {
             println!("  agrees, though it is listed as a gap: {title}");
@@ -155,9 +155,9 @@ fn difference(outcome: &Outcome, wanted: &[Value]) -> Option<String> {
         let _ = write!(report, "{request}\n{diff}\n");
     }
     if let Some(why) = &outcome.broken {
-        let _ = write!(report, "cannot go on: {why}\n");
+        let _ = writeln!(report, "cannot go on: {why}");
     } else if wanted.len() > outcome.answers.len() {
-        let _ = write!(report, "{} answers expected, {} got\n", wanted.len(), outcome.answers.len());
+        let _ = writeln!(report, "{} answers expected, {} got", wanted.len(), outcome.answers.len());
     }
     (!report.is_empty()).then_some(report)
 }
