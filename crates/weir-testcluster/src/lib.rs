@@ -4,6 +4,7 @@
 //! code with the crates it is used to test.
 
 pub mod builtin;
+pub mod controllers;
 mod kind;
 pub mod schema;
 mod status;

@@ -173,6 +173,7 @@ func (one *family) record(server *server, path string, out io.Writer) (int, erro
 		return count, fmt.Errorf("cannot create: %d %v %w", code, stored["message"], err)
 	}
 	url := path + "/" + stored["metadata"].(object)["name"].(string)
+	// A controller may write between reading and writing: then once more.
 	change := func(name, subresource string, patch object) error {
 		old, err := server.get(url, "application/json")
 		if err != nil {
@@ -186,6 +187,22 @@ func (one *family) record(server *server, path string, out io.Writer) (int, erro
 		}
 		in := merge(old, patch).(object)
 		in["metadata"] = merge(in["metadata"], object{"resourceVersion": version})
+		for range 20 {
+			code, _, err := server.do(http.MethodPut, full+"?dryRun=All&fieldValidation=Ignore", "application/json", "application/json", encode(in))
+			if err != nil {
+				return err
+			}
+			if code != http.StatusConflict {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+			if old, err = server.get(url, "application/json"); err != nil {
+				return err
+			}
+			version = old["metadata"].(object)["resourceVersion"]
+			mask(old)
+			in = merge(merge(old, patch), object{"metadata": object{"resourceVersion": version}}).(object)
+		}
 		return emit(name, subresource, old, in, http.MethodPut, full)
 	}
 	for _, name := range sortedKeys(one.Updates) {

@@ -77,6 +77,8 @@ pub(crate) struct Field {
     pub(crate) omit_empty: bool,
     /// Zero structures are left out when written.
     pub(crate) omit_zero: bool,
+    /// The embedded structure the field comes from.
+    pub(crate) embedded: Option<&'static str>,
     /// As decoding errors print the type, as in `int32`.
     pub(crate) go_type: &'static str,
 }
@@ -426,7 +428,10 @@ pub(crate) fn fields(definition: &'static str) -> Option<&'static HashMap<String
 impl Field {
     fn read(line: &'static str) -> Self {
         let (flags, go_type) = line.split_once(' ').unwrap_or(("", line));
+        let (flags, embedded) =
+            flags.split_once('@').map_or((flags, None), |(flags, name)| (flags, Some(name)));
         Self {
+            embedded,
             pointer: flags.contains('p'),
             omit_empty: flags.contains('o'),
             omit_zero: flags.contains('z'),
