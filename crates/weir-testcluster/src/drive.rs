@@ -1,0 +1,167 @@
+//! Running the controllers: they see each write, and act until nothing is left to do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::auth::Identity;
+use crate::cluster::{Inner, TestCluster};
+use crate::controllers::{Api, Controllers, Table, WATCHED};
+use crate::delete::{Options, Propagation};
+use crate::kinds::Kind;
+use crate::store::{self, Event};
+
+/// The controllers of a cluster with what they have not seen yet.
+#[derive(Default)]
+pub(crate) struct Drive {
+    controllers: Mutex<Controllers>,
+    unseen: Mutex<VecDeque<(Table, Value)>>,
+    /// Wakes whoever waits for the time when something is due.
+    moved: tokio::sync::Notify,
+}
+
+impl TestCluster {
+    /// Does what has become due; for clusters whose clock is set by hand. Returns when the next thing is due.
+    pub fn tick(&self) -> Option<Timestamp> {
+        self.inner.run_controllers();
+        self.inner.next_due()
+    }
+
+    /// Does what becomes due, in the time of the machine, for ever. Needs a Tokio runtime; [`TestCluster::serve`] runs
+    /// it.
+    pub async fn run_due(&self) {
+        let Some(drive) = &self.inner.controllers else { return };
+        loop {
+            let moved = drive.moved.notified();
+            match self.tick() {
+                None => moved.await,
+                Some(due) => {
+                    let left = due.duration_since(self.inner.timestamp());
+                    let left = std::time::Duration::try_from(left).unwrap_or_default();
+                    tokio::select! {
+                        () = moved => {}
+                        () = tokio::time::sleep(left) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Shows a write to the controllers; whether one of them wants to see it.
+    pub(crate) fn notice(&self, event: &Event, table: &Arc<str>) -> bool {
+        let Some(drive) = &self.controllers else { return false };
+        let Some(watched) = WATCHED.iter().find(|watched| {
+            table
+                .split_once('/')
+                .is_some_and(|(group, plural)| group == watched.group && plural == watched.plural)
+        }) else {
+            return false;
+        };
+        let kinds = self.kinds();
+        let Some(kind) = kinds.at(watched.group, watched.version, watched.plural) else { return false };
+        let value = self.value_as(kind, &event.object);
+        drive.unseen.lock().push_back((*watched, value));
+        true
+    }
+
+    /// Lets the controllers act; one that acts already takes the news along.
+    pub(crate) fn run_controllers(&self) {
+        let Some(drive) = &self.controllers else { return };
+        while let Some(mut controllers) = drive.controllers.try_lock() {
+            controllers.run(self, &mut |controllers| {
+                while let Some((table, value)) = drive.unseen.lock().pop_front() {
+                    controllers.notice(table, &value);
+                }
+            });
+            drop(controllers);
+            drive.moved.notify_waiters();
+            // Something may have come between the last look and giving up the lock.
+            if drive.unseen.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.controllers.as_ref()?.controllers.lock().next_due()
+    }
+
+    /// Shows the controllers what there is already.
+    pub(crate) fn start_controllers(&self) {
+        let Some(drive) = &self.controllers else { return };
+        let kinds = self.kinds();
+        for table in WATCHED {
+            let Some(kind) = kinds.at(table.group, table.version, table.plural) else { continue };
+            for stored in self.store.list(&kind.table, "").objects {
+                drive.unseen.lock().push_back((*table, self.value_as(kind, &stored)));
+            }
+        }
+        Controllers::bootstrap(self);
+        self.run_controllers();
+    }
+
+    fn kind_of(&self, table: Table) -> Option<Arc<Kind>> {
+        self.kinds().at(table.group, table.version, table.plural).cloned()
+    }
+}
+
+impl Api for Inner {
+    fn now(&self) -> Timestamp {
+        self.timestamp()
+    }
+
+    fn get(&self, table: Table, namespace: &str, name: &str) -> Option<Value> {
+        let kind = self.kind_of(table)?;
+        let stored = self.store.get(&kind.table, &store::key(namespace, name))?;
+        Some(self.value_as(&kind, &stored))
+    }
+
+    fn list(&self, table: Table, namespace: &str) -> Vec<Value> {
+        let Some(kind) = self.kind_of(table) else { return Vec::new() };
+        let listing = self.store.list(&kind.table, namespace);
+        listing.objects.iter().map(|stored| self.value_as(&kind, stored)).collect()
+    }
+
+    fn create(&self, table: Table, object: Value) -> Result<Value, String> {
+        let kind = self.kind_of(table).ok_or_else(|| format!("{} is not served", table.plural))?;
+        let namespace = crate::meta::text(&object, "namespace").to_owned();
+        let name = crate::meta::text(&object, "name").to_owned();
+        self.check_namespace(&kind, &namespace, &name).map_err(|error| error.message)?;
+        let bytes = self
+            .create_object(&kind, object, Some("kube-controller-manager"))
+            .map_err(|error| error.message)?;
+        serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+    }
+
+    fn amend(&self, table: Table, namespace: &str, name: &str, change: &dyn Fn(&mut Value)) {
+        let Some(kind) = self.kind_of(table) else { return };
+        if let Some(stored) = self.store.get(&kind.table, &store::key(namespace, name)) {
+            Inner::amend(self, &kind, &stored, change);
+        }
+    }
+
+    fn delete(&self, table: Table, namespace: &str, name: &str, now: bool) {
+        let Some(kind) = self.kind_of(table) else { return };
+        let options = Options {
+            propagation: Some(Propagation::Background),
+            grace_seconds: now.then_some(0),
+            ..Options::default()
+        };
+        // What is gone already need not be deleted.
+        let _ = self.delete_object(&kind, namespace, name, &options);
+    }
+
+    fn token(&self, namespace: &str, account: &str) -> String {
+        let subject = Identity::service_account(namespace, account).user;
+        self.tokens.issue(&json!({
+            "iss": "kubernetes/serviceaccount",
+            "sub": subject,
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": account}},
+        }))
+    }
+}
