@@ -35,14 +35,20 @@ pub(crate) fn read_object(content_type: &str, body: &[u8], kind: &str) -> Result
                 let word = if decoded.value.is_array() { "array" } else { "string" };
                 Err(unrecognized(
                     kind,
-                    &format!("couldn't get version/kind; json parse error: json: cannot unmarshal {word} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"),
+                    &format!(
+                        "couldn't get version/kind; json parse error: json: cannot unmarshal {word} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+                    ),
                     body,
                 ))
             }
         },
         "application/yaml" => {
             let decoded = read_yaml(body, kind).map_err(|error| unrecognized(kind, &error.message, body))?;
-            if decoded.value.is_object() { Ok(decoded) } else { Err(unrecognized(kind, "couldn't get version/kind", body)) }
+            if decoded.value.is_object() {
+                Ok(decoded)
+            } else {
+                Err(unrecognized(kind, "couldn't get version/kind", body))
+            }
         }
         "application/vnd.kubernetes.protobuf" => proto::decode(body)
             .map(|value| Decoded { value, duplicates: Vec::new() })
@@ -61,7 +67,8 @@ pub(crate) fn read_json(body: &[u8], kind: &str) -> Result<Decoded, ApiError> {
     match read {
         Ok(value) => Ok(Decoded { value, duplicates: found.into_inner() }),
         Err(error) => {
-            let what = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+            let what =
+                if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
             Err(unrecognized(kind, &format!("couldn't get version/kind; json parse error: {what}"), body))
         }
     }
@@ -75,7 +82,9 @@ fn unrecognized(kind: &str, what: &str, body: &[u8]) -> ApiError {
         [b'{', ..] => String::from_utf8_lossy(&body[..body.len().min(SHOWN_MAX)]).into_owned(),
         _ => hex::encode(&body[..body.len().min(SHOWN_MAX)]),
     };
-    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {what} ({shown})"))
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {what} ({shown})"
+    ))
 }
 
 /// Reads YAML, or JSON.

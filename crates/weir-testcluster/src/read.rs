@@ -83,11 +83,15 @@ impl Inner {
                 || kind.custom.as_ref().is_some_and(|version| version.selectable.contains(key));
             if !known {
                 let has_own = !kind.is_builtin()
-                    || FIELDS.iter().any(|(group, plural, _)| *group == kind.gvk.group && *plural == kind.plural);
+                    || FIELDS
+                        .iter()
+                        .any(|(group, plural, _)| *group == kind.gvk.group && *plural == kind.plural);
                 let text = if has_own {
                     format!("field label not supported: {key}")
                 } else {
-                    format!("{key:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+                    format!(
+                        "{key:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    )
                 };
                 return Err(ApiError::bad_request(text));
             }
@@ -290,7 +294,9 @@ fn make_token(revision: u64, start: &str) -> String {
 }
 
 fn parse_token(token: &str) -> Result<(u64, String), ApiError> {
-    let wrong = |what: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {what}"));
+    let wrong = |what: &str| {
+        ApiError::bad_request(format!("invalid continue token: continue key is not valid: {what}"))
+    };
     let bytes =
         URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| wrong(&error.to_string()))?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string()))?;

@@ -369,7 +369,11 @@ impl Inner {
             finalizers.push(CUSTOM_CLEANUP.to_owned());
             meta::set_finalizers(&mut after, finalizers);
         }
-        let changed = definition::establish(&mut after, taken.as_ref().map(|(reason, why)| (*reason, why.as_str())), &now);
+        let changed = definition::establish(
+            &mut after,
+            taken.as_ref().map(|(reason, why)| (*reason, why.as_str())),
+            &now,
+        );
         if changed || missing {
             self.amend(kind, &stored, |value| {
                 value["status"] = after["status"].clone();

@@ -268,8 +268,9 @@ impl Inner {
             meta::metadata(&mut request);
             Ok(Reply::value(201, request))
         };
-        let spec =
-            || body::read_object(&call.content_type, &call.body, "").map(|decoded| decoded.value["spec"].clone());
+        let spec = || {
+            body::read_object(&call.content_type, &call.body, "").map(|decoded| decoded.value["spec"].clone())
+        };
         Some(match (kind.gvk.group.as_str(), kind.plural.as_str()) {
             ("authentication.k8s.io", "selfsubjectreviews") => answer(json!({"userInfo": who.to_json()})),
             ("authentication.k8s.io", "tokenreviews") => spec().and_then(|spec| {

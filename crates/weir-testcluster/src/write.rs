@@ -194,8 +194,9 @@ impl Inner {
         self.check_namespace(kind, &call.target.namespace, &call.target.name)?;
         let uid = meta::text(&config, "uid");
         if !uid.is_empty() {
-            let cause =
-                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            let cause = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
             return Err(ApiError::conflict(kind.subject(&call.target.name), &cause));
         }
         let manager = call.manager();
@@ -452,7 +453,9 @@ impl Inner {
         let word = config["kind"].as_str().unwrap_or_default();
         if api_version != kind.gvk.api_version() || word != kind.gvk.kind {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={word}")));
+            return Err(ApiError::bad_request(format!(
+                "invalid object type: {group}/{version}, Kind={word}"
+            )));
         }
         let written_namespace = meta::text(config, "namespace").to_owned();
         let name = meta::text(config, "name").to_owned();
@@ -588,7 +591,9 @@ pub(crate) fn read_patch(call: &Call, strategic: bool) -> Result<Edit, ApiError>
         return Err(ApiError::invalid(options, &[cause]));
     }
     let json = || {
-        body::read_json(&call.body, "").map(|decoded| decoded.value).map_err(|_| ApiError::bad_request("invalid JSON patch"))
+        body::read_json(&call.body, "")
+            .map(|decoded| decoded.value)
+            .map_err(|_| ApiError::bad_request("invalid JSON patch"))
     };
     let unfit = |found: &Value, wanted: &str| {
         let word = match found {
@@ -612,9 +617,14 @@ pub(crate) fn read_patch(call: &Call, strategic: bool) -> Result<Edit, ApiError>
         "application/json-patch+json" => Ok(Edit::Json(list(json()?)?)),
         "application/merge-patch+json" => Ok(Edit::Merge(object(json()?)?)),
         "application/strategic-merge-patch+json" if strategic => Ok(Edit::Strategic(object(json()?)?)),
-        "application/apply-patch+yaml" => body::read_yaml(&call.body, "")
-            .map(|decoded| Edit::Apply(decoded.value))
-            .map_err(|error| ApiError::bad_request(format!("error decoding patch: error converting YAML to JSON: {}", error.message))),
+        "application/apply-patch+yaml" => {
+            body::read_yaml(&call.body, "").map(|decoded| Edit::Apply(decoded.value)).map_err(|error| {
+                ApiError::bad_request(format!(
+                    "error decoding patch: error converting YAML to JSON: {}",
+                    error.message
+                ))
+            })
+        }
         _ => {
             let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json"];
             if strategic {
@@ -766,11 +776,24 @@ fn patch_error(edit: &Edit, result: &Value, what: &str) -> ApiError {
 /// An object with its metadata in the order of the Go type.
 fn go_object(object: &Value) -> String {
     const ORDER: &[&str] = &[
-        "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-        "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
         "managedFields",
     ];
-    let Some(map) = object.as_object().filter(|map| map["kind"] == "ConfigMap" || map["kind"] == "Secret") else {
+    let Some(map) = object.as_object().filter(|map| map["kind"] == "ConfigMap" || map["kind"] == "Secret")
+    else {
         return object.to_string();
     };
     let fields: Vec<String> = map

@@ -241,8 +241,11 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     if !is_established(old) {
         return Vec::new();
     }
-    let fields: [(&str, &[&str]); 3] =
-        [("spec.scope", &["spec", "scope"]), ("spec.group", &["spec", "group"]), ("spec.names.plural", &["spec", "names", "plural"])];
+    let fields: [(&str, &[&str]); 3] = [
+        ("spec.scope", &["spec", "scope"]),
+        ("spec.group", &["spec", "group"]),
+        ("spec.names.plural", &["spec", "names", "plural"]),
+    ];
     fields
         .into_iter()
         .filter_map(|(field, path)| {

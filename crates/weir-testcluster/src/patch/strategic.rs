@@ -148,8 +148,7 @@ fn merge_list(
             continue;
         };
         let directive = item.get(DIRECTIVE).and_then(Value::as_str);
-        let id =
-            item.get(key).ok_or_else(|| {
+        let id = item.get(key).ok_or_else(|| {
             Refused::internal(format!("map: {} does not contain declared merge key: {key}", go_map(item)))
         })?;
         let place = out.iter().position(|live| live.get(key) == Some(id));
