@@ -377,9 +377,7 @@ impl Inner {
     ) -> Result<Arc<Kind>, ApiError> {
         match kinds.at(group, version, plural) {
             Some(kind) => Ok(kind.clone()),
-            None if kinds.ordered.contains_key(&(group.to_owned(), version.to_owned())) => {
-                Err(ApiError::no_such_resource())
-            }
+            None if kinds.groups.iter().any(|known| known.name == group) => Err(ApiError::no_such_resource()),
             None => Err(ApiError::no_such_path()),
         }
     }

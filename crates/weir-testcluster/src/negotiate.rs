@@ -2,6 +2,9 @@
 
 use crate::error::ApiError;
 
+/// What is said to a client that knows none of the server's media types.
+pub(crate) const NOT_ACCEPTABLE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -20,6 +23,7 @@ pub(crate) fn form(accept: &str) -> Result<Form, ApiError> {
     if accept.trim().is_empty() {
         return Ok(Form::Json);
     }
+    let mut knows_one = false;
     for part in accept.split(',') {
         let mut params = part.split(';').map(str::trim);
         let media = params.next().unwrap_or_default().to_ascii_lowercase();
@@ -35,8 +39,12 @@ pub(crate) fn form(accept: &str) -> Result<Form, ApiError> {
         let plain = match media.as_str() {
             "application/json" | "*/*" | "application/*" => Form::Json,
             "application/yaml" => Form::Yaml,
-            _ => continue,
+            other => {
+                knows_one |= matches!(other, "application/vnd.kubernetes.protobuf" | "application/cbor");
+                continue;
+            }
         };
+        knows_one = true;
         match (kind, group, version) {
             ("", _, _) => return Ok(plain),
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => return Ok(Form::Table),
@@ -47,7 +55,12 @@ pub(crate) fn form(accept: &str) -> Result<Form, ApiError> {
             _ => {}
         }
     }
-    Err(ApiError::not_acceptable())
+    let mut error = ApiError::not_acceptable();
+    if !knows_one {
+        error.message = NOT_ACCEPTABLE.to_owned();
+        error = error.with_details(serde_json::json!({}));
+    }
+    Err(error)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::cluster::{Inner, TestCluster};
 use crate::discovery;
 use crate::error::{ApiError, Subject};
 use crate::faults::Effect;
-use crate::negotiate::{Form, form};
+use crate::negotiate::{Form, NOT_ACCEPTABLE, form};
 use crate::openapi;
 use crate::rbac::{Action, refusal};
 use crate::reply::{Content, Include, Reply, render_list, render_object};
@@ -194,6 +194,10 @@ impl Service {
         let outcome = form(accept).and_then(|form| Ok((form, self.run(&call)?)));
         let mut response = match outcome {
             Ok((form, reply)) => self.render(reply, form, include, effects),
+            Err(error) if !error.plain && matches!(form(accept), Ok(Form::Yaml)) => {
+                let text = weir_manifest::to_yaml(&error.status());
+                response(error.code, "application/yaml", full(Bytes::from(text)))
+            }
             Err(error) => error_response(&error),
         };
         for text in call.warnings.into_inner() {
@@ -247,6 +251,9 @@ impl Service {
                 detail: "supported values: \"All\"".to_owned(),
             };
             return Err(ApiError::invalid(Subject { group: "meta.k8s.io", word, name: "" }, &[cause]));
+        }
+        if call.verb == "create" && !target.name.is_empty() && target.subresource.is_empty() {
+            return Err(ApiError::method_not_allowed());
         }
         if call.verb == "create" {
             if let Some(answer) = self.cluster.review(call, &kind) {
@@ -339,7 +346,7 @@ impl Service {
         let form = match form(accept) {
             Ok(form) => form,
             Err(mut error) => {
-                error.message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf".to_owned();
+                error.message = NOT_ACCEPTABLE.to_owned();
                 return error_response(&error.with_details(json!({})));
             }
         };

@@ -39,7 +39,8 @@ impl Inner {
         let mut object = self.expect(call, kind, &kind.gvk, decoded)?;
         let name = meta::text(&object, "name").to_owned();
         if !meta::text(&object, "resourceVersion").is_empty() {
-            return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(ApiError::new(500, "", message));
         }
         rules::set_defaults(kind, &mut object);
         self.check_namespace(kind, &call.target.namespace, &name)?;
@@ -92,14 +93,8 @@ impl Inner {
         let generated =
             meta::text(&object, "name").is_empty() && !meta::text(&object, "generateName").is_empty();
         let prefix: String = meta::text(&object, "generateName").chars().take(58).collect();
-        for name in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generation",
-            "selfLink",
-            "uid",
-            "resourceVersion",
-        ] {
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "resourceVersion"]
+        {
             meta::set_or_remove(&mut object, name, None);
         }
         meta::set(&mut object, "uid", json!(self.new_uid()));
@@ -625,6 +620,10 @@ pub(crate) fn read_patch(call: &Call, strategic: bool) -> Result<Edit, ApiError>
                 ))
             })
         }
+        other if !other.ends_with("-patch+json") && !other.starts_with("application/apply-patch") => {
+            Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                .with_details(json!({})))
+        }
         _ => {
             let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json"];
             if strategic {
@@ -667,7 +666,7 @@ fn patched(
     if kind.is_builtin() {
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
         let word = object["kind"].as_str().unwrap_or_default();
-        if word != kind.gvk.kind {
+        if !word.is_empty() && word != kind.gvk.kind {
             return Err(patch_error(edit, &object, &kind_mismatch(&kind.gvk, api_version, word)));
         }
     }

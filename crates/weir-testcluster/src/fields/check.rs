@@ -31,12 +31,10 @@ fn walk(value: &Value, schema: Option<&Schema>, path: &mut String, found: &mut V
         (Type::String, Value::String(_))
         | (Type::Integer | Type::Number, Value::Number(_))
         | (Type::Boolean, Value::Bool(_))
-        | (Type::IntOrString, Value::Number(_) | Value::String(_))
-        | (Type::Any, _) => {}
+        | (Type::IntOrString | Type::Any, _) => {}
         (Type::String, _) => found.push(wrong("string")),
         (Type::Integer | Type::Number, _) => found.push(wrong("numeric (int or float)")),
         (Type::Boolean, _) => found.push(wrong("boolean")),
-        (Type::IntOrString, _) => found.push(wrong("string or number")),
         (Type::Object, Value::Object(map)) => {
             let length = path.len();
             for (name, below) in map {

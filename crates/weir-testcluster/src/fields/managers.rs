@@ -315,8 +315,7 @@ pub(crate) fn apply(
     }
     let base = live.unwrap_or(write.empty);
     let mut merged = merge(Some(base), Some(config), write.schema);
-    let config_set =
-        field_set(config, write.schema).difference(&unowned()).recursive_difference(write.ignored);
+    let config_set = field_set(config, write.schema).recursive_difference(write.ignored);
     let mut own = Entry {
         manager: write.manager.to_owned(),
         operation: Operation::Apply,
@@ -356,11 +355,10 @@ pub(crate) fn apply(
     managed.0.retain(|entry| !entry.set.is_empty());
     let same = live.is_some() && base == &merged;
     if same {
-        own.time = match last {
-            Some(last) => last.time,
-            None => own.time,
-        };
+        // Nothing was written, so there is no time of a write.
+        own.time = last.and_then(|last| last.time);
     }
+    own.set = own.set.difference(&unowned());
     if !own.set.is_empty() {
         managed.0.push(own);
     }

@@ -31,12 +31,21 @@ pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), Refused> {
                 })?;
             }
             "replace" => {
-                let target = find_mut(value, path).ok_or_else(|| {
-                    failed(&format!(
-                        "replace operation does not apply: doc is missing path: {path}: missing value"
-                    ))
-                })?;
-                *target = operation.get("value").cloned().unwrap_or_default();
+                // A field that is not there is added; an element is not.
+                let new = operation.get("value").cloned().unwrap_or_default();
+                match find_mut(value, path) {
+                    Some(target) => *target = new,
+                    None if split(path)
+                        .is_some_and(|(parent, _)| value.pointer(parent).is_some_and(Value::is_object)) =>
+                    {
+                        add(value, path, new)?;
+                    }
+                    None => {
+                        return Err(failed(&format!(
+                            "replace operation does not apply: doc is missing path: {path}: missing value"
+                        )));
+                    }
+                }
             }
             "test" => {
                 let found = value.pointer(path);
@@ -47,11 +56,17 @@ pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), Refused> {
             }
             "copy" => {
                 let from = text("from");
-                let found = value.pointer(from).cloned().ok_or_else(|| {
-                    failed(&format!(
-                        "copy operation does not apply: doc is missing from path: {from}: missing value"
-                    ))
-                })?;
+                let parent_is_there = split(from)
+                    .is_some_and(|(parent, _)| value.pointer(parent).is_some_and(Value::is_object));
+                let found = match value.pointer(from) {
+                    Some(found) => found.clone(),
+                    None if parent_is_there => Value::Null,
+                    None => {
+                        return Err(failed(&format!(
+                            "copy operation does not apply: doc is missing from path: {from}: missing value"
+                        )));
+                    }
+                };
                 add(value, path, found)?;
             }
             "move" => {
@@ -136,7 +151,12 @@ mod tests {
         check(start.clone(), op("add", "/l/-", json!(9)), Some(json!({"a": {"b/c": 1}, "l": [1, 2, 9]})));
         check(start.clone(), op("add", "/x/y", json!(9)), None);
         check(start.clone(), op("remove", "/a/b~1c", json!(null)), Some(json!({"a": {}, "l": [1, 2]})));
-        check(start.clone(), op("replace", "/a/z", json!(1)), None);
+        check(
+            start.clone(),
+            op("replace", "/a/z", json!(1)),
+            Some(json!({"a": {"b/c": 1, "z": 1}, "l": [1, 2]})),
+        );
+        check(start.clone(), op("replace", "/l/5", json!(1)), None);
         check(start.clone(), op("test", "/l/0", json!(2)), None);
         check(start.clone(), op("test", "/l/0", json!(1)), Some(start.clone()));
         check(

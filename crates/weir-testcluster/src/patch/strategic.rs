@@ -137,6 +137,9 @@ fn merge_list(
     if replaces {
         out.clear();
     }
+    if let Some(order) = order {
+        check_order(patch, order, key)?;
+    }
     for item in patch {
         if only_directive(item) {
             continue;
@@ -164,8 +167,27 @@ fn merge_list(
     }
     Ok(match order {
         Some(order) => reorder(out, order, &server, key),
+        // Elements without a key take the order of the patch.
+        None if key.is_none() => reorder(out, patch, &server, key),
         None => out,
     })
+}
+
+/// Whether the order names all elements of the patch.
+fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refused> {
+    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item[key].clone());
+    let wanted: Vec<Value> = order.iter().map(id).collect();
+    let kept = patch.iter().filter(|item| item.get(DIRECTIVE).is_none());
+    let all: Vec<&Value> = kept.collect();
+    if all.iter().all(|item| wanted.contains(&id(item))) {
+        return Ok(());
+    }
+    let lines = |items: Vec<&Value>| items.into_iter().map(go_map).collect::<Vec<_>>().join("\n");
+    Err(Refused::internal(format!(
+        "The order in patch list:\n[{}]\n doesn't match $setElementOrder list:\n[{}]\n",
+        lines(all),
+        lines(order.iter().collect())
+    )))
 }
 
 fn only_directive(item: &Value) -> bool {
@@ -261,7 +283,7 @@ mod tests {
 
     #[test]
     fn primitives_and_plain_lists() {
-        check(json!({"f": ["a"]}), json!({"f": ["b", "a"]}), json!({"f": ["a", "b"]}));
+        check(json!({"f": ["a"]}), json!({"f": ["b", "a"]}), json!({"f": ["b", "a"]}));
         check(json!({"f": ["a", "b"]}), json!({"$deleteFromPrimitiveList/f": ["a"]}), json!({"f": ["b"]}));
         check(json!({"plain": ["a"]}), json!({"plain": ["b"]}), json!({"plain": ["b"]}));
     }
