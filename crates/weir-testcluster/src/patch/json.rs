@@ -33,18 +33,16 @@ pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), Refused> {
             "replace" => {
                 // A field that is not there is added; an element is not.
                 let new = operation.get("value").cloned().unwrap_or_default();
-                match find_mut(value, path) {
-                    Some(target) => *target = new,
-                    None if split(path)
-                        .is_some_and(|(parent, _)| value.pointer(parent).is_some_and(Value::is_object)) =>
-                    {
-                        add(value, path, new)?;
-                    }
-                    None => {
-                        return Err(failed(&format!(
-                            "replace operation does not apply: doc is missing path: {path}: missing value"
-                        )));
-                    }
+                let parent_is_there = split(path)
+                    .is_some_and(|(parent, _)| value.pointer(parent).is_some_and(Value::is_object));
+                if let Some(target) = find_mut(value, path) {
+                    *target = new;
+                } else if parent_is_there {
+                    add(value, path, new)?;
+                } else {
+                    return Err(failed(&format!(
+                        "replace operation does not apply: doc is missing path: {path}: missing value"
+                    )));
                 }
             }
             "test" => {
