@@ -256,7 +256,7 @@ fn the_recorded_answers_are_given() {
     let allowed: BTreeMap<&str, &str> = DIFFERENT
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(|line| line.split_once(": ").unwrap_or((line, "")))
+        .map(|line| line.split_once(" | ").unwrap_or((line, "")))
         .collect();
     let mut report = String::new();
     let (mut total, mut failed) = (0, 0);

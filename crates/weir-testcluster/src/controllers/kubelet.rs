@@ -115,6 +115,8 @@ pub(crate) fn look(controllers: &mut Controllers, api: &dyn Api, namespace: &str
         match schedule(api, &pod, &script) {
             Some(node) => {
                 bind(api, &pod, &node);
+                // The time that the pod shows has no fractions.
+                controllers.pods.insert(uid.clone(), Life { bound: now, deleted: None });
                 match api.get(PODS, namespace, name) {
                     Some(pod) => pod,
                     None => return,
