@@ -142,7 +142,7 @@ impl Recorded {
             match word {
                 "version" => read.version = parse(part()),
                 "group" => {
-                    read.groups.push(Group { name: part().to_owned(), versions: texts(&parse(part())) })
+                    read.groups.push(Group { name: part().to_owned(), versions: texts(&parse(part())) });
                 }
                 "resource" => {
                     let mut resource = Resource::read(&parse(part()));

@@ -79,7 +79,7 @@ pub fn prepare_create(gvk: &GroupVersionKind, object: &mut Value) {
             object["status"] =
                 json!({ "storedVersions": if stored.is_empty() { Value::Null } else { json!(stored) } });
         }
-        ("scheduling.k8s.io" | "storage.k8s.io", _) | ("", "Event") | ("events.k8s.io", _) => {}
+        ("scheduling.k8s.io" | "storage.k8s.io" | "events.k8s.io", _) | ("", "Event") => {}
         _ if has_status(gvk) => {
             remove(object, "status");
         }
@@ -189,6 +189,7 @@ pub fn has_generation(gvk: &GroupVersionKind) -> bool {
         "" => matches!(gvk.kind.as_str(), "Pod" | "PodTemplate" | "ReplicationController"),
         "apps" => gvk.kind != "ControllerRevision",
         "batch"
+        | "resource.k8s.io"
         | "autoscaling"
         | "networking.k8s.io"
         | "policy"
@@ -198,7 +199,6 @@ pub fn has_generation(gvk: &GroupVersionKind) -> bool {
         | "flowcontrol.apiserver.k8s.io" => true,
         "scheduling.k8s.io" => gvk.kind == "PriorityClass",
         "storage.k8s.io" => matches!(gvk.kind.as_str(), "CSIStorageCapacity" | "VolumeAttributesClass"),
-        "resource.k8s.io" => true,
         _ => false,
     }
 }

@@ -1,5 +1,7 @@
 //! Rows of tables as a real server prints them.
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -116,10 +118,7 @@ impl Print<'_> {
             }
             ("Secret", "Type") => self.word(&["type"]),
             ("Secret", "Data") => json!(entries(object, "data").count()),
-            ("Namespace", "Status") | ("PersistentVolume", "Status") => match at(status, &["phase"]) {
-                _ if terminating(object) && gvk.kind != "Namespace" => json!("Terminating"),
-                phase => json!(phase.as_str().unwrap_or_default()),
-            },
+            ("Namespace", "Status") => self.word(&["status", "phase"]),
             ("Endpoints", "Endpoints") => json!(endpoints(object)),
             ("Service", _) => self.service(column),
             ("PersistentVolumeClaim" | "PersistentVolume", _) => self.volume(column),
@@ -388,7 +387,7 @@ impl Print<'_> {
                     shown.push('*');
                 }
                 if more > 0 {
-                    shown.push_str(&format!(" + {more} more..."));
+                    let _ = write!(shown, " + {more} more...");
                 }
                 json!(shown)
             }

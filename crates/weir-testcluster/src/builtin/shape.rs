@@ -4,6 +4,7 @@
 //! times and bytes are written in one way.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
@@ -78,12 +79,12 @@ impl Walk {
     fn value(&mut self, value: &mut Value, shape: &Shape) -> Result<(), Failure> {
         match shape {
             Shape::Raw => Ok(()),
-            Shape::Struct(name) => self.structure(value, *name),
+            Shape::Struct(name) => self.structure(value, name),
             Shape::List(item, go_type) => {
                 let Value::Array(items) = value else { return Err(self.mismatch(value, go_type)) };
                 for (index, inner) in items.iter_mut().enumerate() {
                     let length = self.path.len();
-                    self.path.push_str(&format!("[{index}]"));
+                    let _ = write!(self.path, "[{index}]");
                     if inner.is_null() {
                         *inner = zero(item);
                     }
@@ -141,7 +142,7 @@ impl Walk {
                 *value = json!(Quantity::parse(&text)?.to_string());
                 Ok(())
             }
-            Shape::Time | Shape::MicroTime => self.time(value, matches!(shape, Shape::MicroTime)),
+            Shape::Time | Shape::MicroTime => Self::time(value, matches!(shape, Shape::MicroTime)),
             Shape::Bytes => {
                 let Value::String(text) = value else { return Err(self.mismatch(value, "[]uint8")) };
                 if text.contains(['\n', '\r']) {
@@ -208,7 +209,7 @@ impl Walk {
         Ok(())
     }
 
-    fn time(&self, value: &mut Value, micro: bool) -> Result<(), Failure> {
+    fn time(value: &mut Value, micro: bool) -> Result<(), Failure> {
         let Value::String(text) = value else {
             return Err(format!("json: cannot unmarshal {} into Go value of type string", go_kind(value)));
         };
@@ -287,7 +288,7 @@ fn zero(shape: &Shape) -> Value {
 fn write(value: &mut Value, shape: &Shape) {
     match (shape, value) {
         (Shape::Struct(name), Value::Object(fields)) => {
-            let Some(structure) = structure(*name) else { return };
+            let Some(structure) = structure(name) else { return };
             fields.retain(|key, inner| match structure.fields.get(key.as_str()) {
                 Some((form, field)) => {
                     write(inner, form);

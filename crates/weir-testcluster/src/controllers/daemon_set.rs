@@ -81,7 +81,7 @@ fn reconcile(controllers: &mut Controllers, api: &dyn Api, set: &Value, hash: &s
         let suffix = crate::builtin::suffix(&format!("{namespace}/{}/{node}/{serial}", name_of(set)));
         let owner = owner_reference(DAEMON_SETS, set);
         let mut pod =
-            pod_from(&set["spec"]["template"], owner, namespace, &format!("{}-{suffix}", name_of(set)));
+            pod_from(&set["spec"]["template"], &owner, namespace, &format!("{}-{suffix}", name_of(set)));
         pod["metadata"]["generateName"] = json!(format!("{}-", name_of(set)));
         let labels = made(made(&mut pod, "metadata"), "labels");
         labels[HASH] = json!(hash);

@@ -272,7 +272,7 @@ impl Run<'_> {
             let base =
                 index.map_or_else(|| name_of(job).to_owned(), |index| format!("{}-{index}", name_of(job)));
             let owner = owner_reference(JOBS, job);
-            let mut pod = pod_from(&job["spec"]["template"], owner, namespace, &format!("{base}-{suffix}"));
+            let mut pod = pod_from(&job["spec"]["template"], &owner, namespace, &format!("{base}-{suffix}"));
             pod["metadata"]["generateName"] = json!(format!("{base}-"));
             if let Some(index) = index {
                 let key = "batch.kubernetes.io/job-completion-index";

@@ -152,7 +152,7 @@ fn schedule(api: &dyn Api, pod: &Value, script: &Script) -> Option<String> {
         }
         match api.get(CLAIMS, text(&pod["metadata"], "namespace"), claim) {
             None => {
-                reason = Some(format!("0/2 nodes are available: persistentvolumeclaim {claim:?} not found."))
+                reason = Some(format!("0/2 nodes are available: persistentvolumeclaim {claim:?} not found."));
             }
             Some(found) if text(&found["status"], "phase") != "Bound" => {
                 reason = Some(

@@ -112,7 +112,7 @@ pub(crate) fn resolve(value: &Value, total: i64, round_up: bool) -> i64 {
 }
 
 /// A pod made from a template.
-pub(crate) fn pod_from(template: &Value, owner: Value, namespace: &str, pod_name: &str) -> Value {
+pub(crate) fn pod_from(template: &Value, owner: &Value, namespace: &str, pod_name: &str) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",

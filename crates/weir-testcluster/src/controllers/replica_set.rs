@@ -26,7 +26,7 @@ pub(crate) fn look(controllers: &mut Controllers, api: &dyn Api, namespace: &str
                 set["metadata"]["uid"]
             ));
             let owner = owner_reference(REPLICA_SETS, &set);
-            let mut pod = pod_from(&set["spec"]["template"], owner, namespace, &format!("{name}-{suffix}"));
+            let mut pod = pod_from(&set["spec"]["template"], &owner, namespace, &format!("{name}-{suffix}"));
             pod["metadata"]["generateName"] = json!(format!("{name}-"));
             if let Err(error) = create_pod(controllers, api, (REPLICA_SETS, &set), pod, COMPONENT) {
                 failure = Some(error);

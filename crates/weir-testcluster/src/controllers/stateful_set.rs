@@ -118,7 +118,7 @@ fn create(controllers: &mut Controllers, api: &dyn Api, set: &Value, number: i64
         stored = template_of(api, namespace, revision);
         stored.as_ref().unwrap_or(&set["spec"]["template"])
     };
-    let mut pod = pod_from(template, owner_reference(STATEFUL_SETS, set), namespace, &pod_name);
+    let mut pod = pod_from(template, &owner_reference(STATEFUL_SETS, set), namespace, &pod_name);
     pod["metadata"]["generateName"] = json!(format!("{}-", name_of(set)));
     let labels = made(made(&mut pod, "metadata"), "labels");
     labels["statefulset.kubernetes.io/pod-name"] = json!(pod_name);

@@ -115,7 +115,7 @@ impl Api for Memory {
             }
             let stamp = part::shown(self.now());
             self.amend(table, namespace, name, &|object| {
-                object["metadata"]["deletionTimestamp"] = stamp.clone()
+                object["metadata"]["deletionTimestamp"] = stamp.clone();
             });
             return;
         }
@@ -252,7 +252,7 @@ fn a_rolling_update_keeps_enough_pods() {
     world.apply(DEPLOYMENTS, deployment(4, &json!({})));
     world.pass(1000);
     world.edit(DEPLOYMENTS, "web", |web| {
-        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2")
+        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
     });
     let mut fewest = 4;
     for _ in 0..40 {
@@ -269,7 +269,7 @@ fn a_rolling_update_keeps_enough_pods() {
     assert_eq!(world.api.list(REPLICA_SETS, "n").len(), 2);
     // Back to the first template: its replica set gets the next revision.
     world.edit(DEPLOYMENTS, "web", |web| {
-        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:1")
+        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:1");
     });
     world.pass(5000);
     let web = world.get(DEPLOYMENTS, "web");
@@ -336,7 +336,7 @@ fn recreate_never_runs_two_versions() {
     world.apply(DEPLOYMENTS, web);
     world.pass(1000);
     world.edit(DEPLOYMENTS, "web", |web| {
-        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2")
+        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
     });
     world.pass(1000);
     assert!(world.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "nginx:1"));
@@ -393,7 +393,7 @@ fn a_stateful_set_starts_and_updates_in_order() {
     let first = world.get(STATEFUL_SETS, "db")["status"].clone();
     assert_eq!((&first["readyReplicas"], &first["currentRevision"]), (&json!(3), &first["updateRevision"]));
     world.edit(STATEFUL_SETS, "db", |db| {
-        db["spec"]["template"]["spec"]["containers"][0]["image"] = json!("db:2")
+        db["spec"]["template"]["spec"]["containers"][0]["image"] = json!("db:2");
     });
     world.pass(100);
     let images: Vec<Value> =
@@ -429,7 +429,7 @@ fn a_daemon_set_runs_on_each_node() {
     let status = world.get(DAEMON_SETS, "agent")["status"].clone();
     assert_eq!((&status["numberReady"], &status["desiredNumberScheduled"]), (&json!(2), &json!(2)));
     world.edit(DAEMON_SETS, "agent", |agent| {
-        agent["spec"]["template"]["spec"]["containers"][0]["image"] = json!("a:2")
+        agent["spec"]["template"]["spec"]["containers"][0]["image"] = json!("a:2");
     });
     world.pass(3000);
     assert_eq!(world.get(DAEMON_SETS, "agent")["status"]["updatedNumberScheduled"], 2);

@@ -71,10 +71,10 @@ pub fn validate_update(gvk: &GroupVersionKind, new: &Value, old: &Value) -> Vec<
             report.unchanged(&new["spec"], &old["spec"], "spec", "controller");
         }
         ("discovery.k8s.io", "EndpointSlice") => {
-            if new["addressType"] != old["addressType"] {
-                report.invalid("addressType", &Value::Null, report::IMMUTABLE);
-            } else {
+            if new["addressType"] == old["addressType"] {
                 check(&mut report, gvk, new);
+            } else {
+                report.invalid("addressType", &Value::Null, report::IMMUTABLE);
             }
         }
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
@@ -166,7 +166,7 @@ fn check(report: &mut Report, gvk: &GroupVersionKind, object: &Value) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => others::definition(report, object),
         ("certificates.k8s.io", "CertificateSigningRequest") => others::signing_request(report, object),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
-            others::priority_level(report, object)
+            others::priority_level(report, object);
         }
         ("apiregistration.k8s.io", "APIService") => others::api_service(report, object),
         _ => {}

@@ -605,7 +605,7 @@ fn tolerations(report: &mut Report, spec: &Value, path: &str) {
                 }
             }
             _ => {
-                report.not_supported(&join(&path, "operator"), &toleration["operator"], &["Equal", "Exists"])
+                report.not_supported(&join(&path, "operator"), &toleration["operator"], &["Equal", "Exists"]);
             }
         }
         if !text(toleration, "effect").is_empty() {

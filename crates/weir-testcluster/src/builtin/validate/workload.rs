@@ -172,7 +172,7 @@ pub(crate) fn stateful_set(report: &mut Report, object: &Value) {
         "OrderedReady" | "Parallel" => {}
         "" => report.required("spec.podManagementPolicy", ""),
         other => {
-            report.invalid_text("spec.podManagementPolicy", other, "must be 'OrderedReady' or 'Parallel'")
+            report.invalid_text("spec.podManagementPolicy", other, "must be 'OrderedReady' or 'Parallel'");
         }
     }
     let strategy = &spec["updateStrategy"];
