@@ -45,6 +45,11 @@ impl Cluster {
         Ok(Some(Self { client }))
     }
 
+    /// The cluster behind a client.
+    pub fn with_client(client: Client) -> Self {
+        Self { client }
+    }
+
     /// The client itself.
     pub fn client(&self) -> Client {
         self.client.clone()

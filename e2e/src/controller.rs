@@ -122,10 +122,27 @@ impl Controller {
 
     /// Its resident memory, where the system tells.
     pub fn resident_kib(&self) -> Option<u64> {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// A figure about its memory, such as `VmHWM:`, where the system tells.
+    pub fn memory_kib(&self, field: &str) -> Option<u64> {
         let id = self.process.as_ref()?.id()?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.trim().trim_end_matches(" kB").parse().ok()
+    }
+
+    /// How long processors have worked for it, where the system tells.
+    pub fn processor_seconds(&self) -> Option<f64> {
+        /// What the kernel counts in, on every system Linux runs on today.
+        const TICKS_PER_SECOND: f64 = 100.0;
+        let id = self.process.as_ref()?.id()?;
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let (user, system): (f64, f64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
+        Some((user + system) / TICKS_PER_SECOND)
     }
 
     /// All it has logged.

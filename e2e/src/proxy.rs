@@ -104,6 +104,11 @@ impl Counts {
         Self(self.0.iter().filter_map(difference).collect())
     }
 
+    /// Every sort of request, and how many there were.
+    pub fn iter(&self) -> impl Iterator<Item = (&Call, &u64)> {
+        self.0.iter()
+    }
+
     /// The number of requests that pass a test.
     pub fn count(&self, test: impl Fn(&Call) -> bool) -> u64 {
         self.0.iter().filter(|(call, _)| test(call)).map(|(_, count)| count).sum()

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("weir-source", Layer::Effect),
     ("weir-apply", Layer::Effect),
     ("weir-helm", Layer::Effect),
+    ("weir-kms", Layer::Effect),
     ("weir-notify", Layer::Effect),
     ("weir-runtime", Layer::Runtime),
     ("weir-source-controller", Layer::Control),

@@ -166,4 +166,6 @@ pub mod environment {
     pub const RUNTIME_NAMESPACE: &str = "RUNTIME_NAMESPACE";
     /// Host to use for artifact addresses instead of the advertised one.
     pub const SOURCE_CONTROLLER_LOCALHOST: &str = "SOURCE_CONTROLLER_LOCALHOST";
+    /// The same for artifacts of source-watcher.
+    pub const SOURCE_WATCHER_LOCALHOST: &str = "SOURCE_WATCHER_LOCALHOST";
 }

@@ -89,6 +89,20 @@ impl ChangeSet {
         lines(self.entries.iter())
     }
 
+    /// One line for every action with all its objects, in the order in which actions first occur.
+    pub fn grouped_lines(&self) -> String {
+        let mut groups: Vec<(Action, Vec<String>)> = Vec::new();
+        for entry in &self.entries {
+            let subject = entry.object.to_string();
+            match groups.iter_mut().find(|(action, _)| *action == entry.action) {
+                Some((_, subjects)) => subjects.push(subject),
+                None => groups.push((entry.action, vec![subject])),
+            }
+        }
+        let lines = groups.iter().map(|(action, subjects)| format!("{action}: [{}]", subjects.join(", ")));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     /// What happened to `object`, whatever version the entry names.
     pub fn action(&self, object: &ObjectRef) -> Option<Action> {
         self.entries
@@ -130,6 +144,11 @@ mod tests {
         assert_eq!(
             changes.all_lines(),
             "Namespace/prod created\nConfigMap/prod/a unchanged\nService/prod/web configured"
+        );
+        changes.push(object("Service", "prod", "api"), Action::Configured);
+        assert_eq!(
+            changes.grouped_lines(),
+            "created: [Namespace/prod]\nunchanged: [ConfigMap/prod/a]\nconfigured: [Service/prod/web, Service/prod/api]"
         );
         assert_eq!(changes.action(&object("ConfigMap", "prod", "a")), Some(Action::Unchanged));
     }

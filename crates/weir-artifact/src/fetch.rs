@@ -28,6 +28,9 @@ pub struct Options {
     pub retry_wait_max: Duration,
     /// Replaces the host (and port) of artifact URLs.
     pub host_override: Option<String>,
+    /// Replaces the host (and port) of artifact URLs whose host begins with `source-watcher`, before
+    /// [`Options::host_override`].
+    pub watcher_host_override: Option<String>,
     /// The largest archive that is downloaded.
     pub download_bytes_max: u64,
     /// What unpacking may cost.
@@ -44,6 +47,7 @@ impl Default for Options {
             retry_wait_min: Duration::from_secs(5),
             retry_wait_max: Duration::from_secs(30),
             host_override: None,
+            watcher_host_override: None,
             download_bytes_max: 512 << 20,
             limits: Limits::default(),
             cache_bytes_max: 32 << 20,
@@ -212,7 +216,9 @@ impl Fetcher {
     fn effective_url(&self, url: &str) -> Result<Url, FetchError> {
         let invalid = |source| FetchError::InvalidUrl { url: url.to_owned(), source };
         let mut parsed = Url::parse(url).map_err(invalid)?;
-        if let Some(host) = &self.options.host_override {
+        let watcher =
+            self.options.watcher_host_override.as_ref().filter(|_| url.contains("//source-watcher"));
+        if let Some(host) = watcher.or(self.options.host_override.as_ref()) {
             let other = Url::parse(&format!("{}://{host}", parsed.scheme())).map_err(invalid)?;
             parsed
                 .set_host(other.host_str())

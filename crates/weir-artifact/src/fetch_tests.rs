@@ -174,4 +174,12 @@ fn the_host_can_be_replaced() {
     let fetcher = fetcher(|options| options.host_override = Some("localhost:9090".to_owned()));
     let url = fetcher.effective_url("http://source-controller.ns.svc./a/b:c.tar.gz").unwrap();
     assert_eq!(url.as_str(), "http://localhost:9090/a/b:c.tar.gz");
+    let fetcher = self::fetcher(|options| {
+        options.host_override = Some("localhost:9090".to_owned());
+        options.watcher_host_override = Some("localhost:9091".to_owned());
+    });
+    let url = fetcher.effective_url("http://source-watcher.ns.svc./a.tar.gz").unwrap();
+    assert_eq!(url.as_str(), "http://localhost:9091/a.tar.gz");
+    let url = fetcher.effective_url("http://source-controller.ns.svc./a.tar.gz").unwrap();
+    assert_eq!(url.as_str(), "http://localhost:9090/a.tar.gz");
 }

@@ -1,7 +1,7 @@
 //! From files to objects. Pure: what it needs from the cluster comes as an argument.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use std::sync::Arc;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use weir_api::kustomize::{Kustomization, KustomizationSpec};
@@ -11,6 +11,7 @@ use weir_base::tree::{Files, Kind, MemoryTree, join};
 use weir_kustomize::{Substitution, Variables};
 
 use crate::decide::{self, GROUP};
+pub use crate::engine::Overlay;
 use crate::error::Cause;
 
 /// How different a directory name may be to be suggested for a misspelt one.
@@ -43,11 +44,19 @@ pub enum BuildError {
     /// An object without the fields every object needs.
     #[error("failed to decode Kubernetes apiVersion, kind and name from: {0}")]
     Incomplete(String),
-    /// Encrypted data was found and cannot be decrypted.
-    #[error("decryption failed for '{object}': SOPS decryption is not available in this version")]
+    /// The keys for decryption cannot be used.
+    #[error("{0}")]
+    Keys(String),
+    /// A file that the build reads could not be decrypted.
+    #[error("error decrypting sources: {0}")]
+    Sources(String),
+    /// An object could not be decrypted.
+    #[error("decryption failed for '{object}': {message}")]
     Encrypted {
         /// `Kind.version.group/name`.
         object: String,
+        /// The cause.
+        message: String,
     },
 }
 
@@ -73,7 +82,7 @@ pub fn directory(files: &dyn Files, object: &Kustomization, revision: &str) -> R
 }
 
 /// `path` below the root, with every `..` that would leave it dropped.
-fn secure_join(path: &str) -> String {
+pub(crate) fn secure_join(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -125,24 +134,28 @@ fn distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
+/// Makes the tree ready for the build of a directory.
+///
+/// # Errors
+/// A spec that cannot be merged into the kustomization file, or files that are no manifests.
+pub fn prepare(
+    files: Arc<MemoryTree>,
+    directory: &str,
+    object: &Kustomization,
+) -> Result<Overlay, BuildError> {
+    crate::engine::prepare(files, directory, object).map_err(BuildError::Kustomize)
+}
+
 /// Builds the directory into objects.
 ///
 /// # Errors
 /// Anything in the files that cannot be built.
-pub fn objects(
-    files: &MemoryTree,
-    directory: &str,
-    object: &Kustomization,
-) -> Result<Vec<Value>, BuildError> {
-    let objects = crate::engine::build(files, directory, object).map_err(BuildError::Kustomize)?;
-    let decrypts = object.spec.decryption.is_some();
+pub fn objects(files: &Overlay, directory: &str) -> Result<Vec<Value>, BuildError> {
+    let objects = crate::engine::build(files, directory).map_err(BuildError::Kustomize)?;
     for built in &objects {
         let reference = ObjectRef::of(built);
         if reference.name.is_empty() || reference.kind.is_empty() || reference.version.is_empty() {
             return Err(BuildError::Incomplete(built.to_string()));
-        }
-        if decrypts && holds_encrypted_data(built) {
-            return Err(BuildError::Encrypted { object: full_name(built) });
         }
     }
     Ok(objects)
@@ -153,31 +166,6 @@ pub fn full_name(object: &Value) -> String {
     let reference = ObjectRef::of(object);
     let group = if reference.group.is_empty() { "[noGrp]" } else { &reference.group };
     format!("{}.{}.{group}/{}", reference.kind, reference.version, reference.name)
-}
-
-/// Whether SOPS left its mark: on the whole object, or in a value of a Secret.
-fn holds_encrypted_data(object: &Value) -> bool {
-    let opted_out = weir_apply::object::annotation(object, &format!("{GROUP}/decrypt"))
-        .is_some_and(|value| value.eq_ignore_ascii_case("disabled"));
-    if opted_out {
-        return false;
-    }
-    let mac = object.get("sops").and_then(|sops| sops.get("mac")).and_then(Value::as_str).unwrap_or_default();
-    if !mac.is_empty() {
-        return true;
-    }
-    if object.get("kind").and_then(Value::as_str) != Some("Secret") {
-        return false;
-    }
-    let values = object.get("data").and_then(Value::as_object).into_iter().flat_map(|data| data.values());
-    values
-        .filter_map(Value::as_str)
-        .filter_map(|value| STANDARD.decode(value).ok())
-        .any(|plain| has_marker(&String::from_utf8_lossy(&plain)))
-}
-
-fn has_marker(text: &str) -> bool {
-    ["\"mac\": \"ENC[", "mac: ENC[", "sops_mac=ENC[", "[sops]"].iter().any(|marker| text.contains(marker))
 }
 
 /// The objects whose variables are substituted, if the spec asks for it at all.
@@ -217,6 +205,10 @@ pub fn finish(object: &Kustomization, objects: Vec<Value>) -> Result<Vec<Value>,
     flatten(objects)
         .filter(is_applied)
         .map(|mut built| {
+            // Before the normal form, which drops the field that tells.
+            if is_encrypted_secret(&built, GROUP) {
+                return Err(Cause::EncryptedSecret(ObjectRef::of(&built).to_string()));
+            }
             owner.mark(&mut built);
             let mut built = normalise(built).map_err(|error| Cause::Normalise(Box::new(error)))?;
             for (field, entries) in [("labels", &common.labels), ("annotations", &common.annotations)] {
@@ -225,9 +217,6 @@ pub fn finish(object: &Kustomization, objects: Vec<Value>) -> Result<Vec<Value>,
                     field,
                     entries.iter().map(|(key, value)| (key.as_str(), value.as_str())),
                 );
-            }
-            if is_encrypted_secret(&built, GROUP) {
-                return Err(Cause::EncryptedSecret(ObjectRef::of(&built).to_string()));
             }
             Ok(built)
         })

@@ -1,5 +1,8 @@
 //! Under which identity, and in which cluster, the objects of a Kustomization are managed.
 
+mod remote;
+mod tokens;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,10 +14,13 @@ use weir_api::kustomize::Kustomization;
 use weir_api::reference::SecretKeyReference;
 use weir_apply::cluster::Cluster;
 use weir_apply::kubernetes::KubernetesCluster;
-use weir_apply::object::ObjectRef;
+use weir_base::clock::Clock;
+use weir_base::redact::Secret;
 
+use self::tokens::Tokens;
 use crate::decide;
 use crate::error::Cause;
+use crate::observe::core_object;
 use crate::settings::Settings;
 
 /// Gives the cluster a Kustomization applies to.
@@ -28,18 +34,33 @@ pub trait Clusters: Send + Sync {
     /// # Errors
     /// [`Cause::Client`] when the identity or the remote cluster cannot be set up.
     async fn target(&self, object: &Kustomization) -> Result<Arc<dyn Cluster>, Cause>;
+
+    /// A token that proves the identity of a service account (namespace and name) of the local cluster, or of this
+    /// controller, to `audiences`.
+    ///
+    /// # Errors
+    /// The account does not exist, or the API server refuses.
+    async fn service_account_token(
+        &self,
+        account: Option<(&str, &str)>,
+        audiences: &[String],
+    ) -> Result<Secret, String>;
 }
 
 /// Clusters reached through a kube client.
 pub struct KubernetesClusters {
     local: Arc<KubernetesCluster>,
     settings: Settings,
+    tokens: Tokens,
+    clock: Arc<dyn Clock>,
 }
 
 impl KubernetesClusters {
     /// The cluster of `client` is the local one.
-    pub fn new(client: kube::Client, settings: Settings) -> Self {
-        Self { local: Arc::new(KubernetesCluster::new(client)), settings }
+    pub fn new(client: kube::Client, settings: Settings, clock: Arc<dyn Clock>) -> Self {
+        let tokens =
+            Tokens::new(client.clone(), settings.token_cache_size_max, settings.token_cache_duration_max);
+        Self { local: Arc::new(KubernetesCluster::new(client)), settings, tokens, clock }
     }
 
     /// The local cluster.
@@ -65,6 +86,54 @@ impl KubernetesClusters {
         let client = kube::Client::try_from(config).map_err(|error| invalid(&error))?;
         Ok(KubernetesCluster::new(client))
     }
+
+    /// The cluster a ConfigMap describes, with a token of the account it names.
+    async fn described(&self, namespace: &str, name: &str) -> Result<KubernetesCluster, Cause> {
+        let failed = |error: &str| {
+            Cause::Client(format!("failed to get rest config from ConfigMap '{namespace}/{name}': {error}"))
+        };
+        let map = match self.local.get(&core_object("ConfigMap", namespace, name)).await {
+            Ok(Some(map)) => map,
+            Ok(None) => return Err(failed(&format!("configmaps \"{name}\" not found"))),
+            Err(error) => return Err(failed(&error.to_string())),
+        };
+        let remote = remote::read(&map).map_err(|error| failed(&error))?;
+        if !remote.service_account.is_empty() && !self.settings.gates.on("ObjectLevelWorkloadIdentity") {
+            return Err(failed(
+                "to use a service account for authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller",
+            ));
+        }
+        let default = &self.settings.default_kubeconfig_service_account;
+        let account = if remote.service_account.is_empty() { default } else { &remote.service_account };
+        let account = (!account.is_empty()).then_some((namespace, account.as_str()));
+        let token = self.service_account_token(account, &remote.audiences).await.map_err(|error| {
+            let hint = if remote.service_account.is_empty() && account.is_some() {
+                "; this cluster is under multi-tenant workload identity lockdown: the ConfigMap must name a serviceAccountName, or the namespace must have the default one"
+            } else {
+                ""
+            };
+            failed(&format!("failed to get access token for cluster: {error}{hint}"))
+        })?;
+        let address: http::Uri = remote.address.parse().map_err(|_| failed("the address is no URI"))?;
+        let mut config = kube::Config::new(address);
+        if !remote.authority.is_empty() {
+            config.root_cert = Some(certificates(&remote.authority));
+        }
+        config.auth_info.token = Some(token.expose().to_owned().into());
+        let client = kube::Client::try_from(config).map_err(|error| failed(&error.to_string()))?;
+        Ok(KubernetesCluster::new(client))
+    }
+}
+
+/// The certificates of a PEM text, as DER.
+fn certificates(pem: &str) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for block in pem.split("-----BEGIN CERTIFICATE-----").skip(1) {
+        let content = block.split("-----END CERTIFICATE-----").next().unwrap_or_default();
+        let content: String = content.split_ascii_whitespace().collect();
+        found.extend(STANDARD.decode(content));
+    }
+    found
 }
 
 #[async_trait]
@@ -77,12 +146,14 @@ impl Clusters for KubernetesClusters {
         let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
         let mut cluster = (*self.local).clone();
         if let Some(reference) = &object.spec.kube_config {
-            let Some(secret) = &reference.secret_ref else {
-                return Err(Cause::Client(
-                    "spec.kubeConfig.configMapRef is not supported yet, use secretRef".to_owned(),
-                ));
+            cluster = match (&reference.secret_ref, &reference.config_map_ref) {
+                (Some(secret), _) => self.remote(namespace, secret).await?,
+                (None, Some(map)) => self.described(namespace, &map.name).await?,
+                (None, None) => {
+                    let rule = "exactly one of spec.kubeConfig.configMapRef or spec.kubeConfig.secretRef must be specified";
+                    return Err(Cause::Client(rule.to_owned()));
+                }
             };
-            cluster = self.remote(namespace, secret).await?;
         }
         let account = decide::service_account(&object.spec, &self.settings);
         if !account.is_empty() {
@@ -92,6 +163,14 @@ impl Clusters for KubernetesClusters {
         }
         Ok(Arc::new(cluster))
     }
+
+    async fn service_account_token(
+        &self,
+        account: Option<(&str, &str)>,
+        audiences: &[String],
+    ) -> Result<Secret, String> {
+        self.tokens.get(account, audiences, self.clock.now()).await
+    }
 }
 
 async fn kubeconfig_text(
@@ -100,13 +179,7 @@ async fn kubeconfig_text(
     reference: &SecretKeyReference,
 ) -> Result<String, Cause> {
     let full_name = format!("{namespace}/{}", reference.name);
-    let object = ObjectRef {
-        version: "v1".to_owned(),
-        kind: "Secret".to_owned(),
-        namespace: namespace.to_owned(),
-        name: reference.name.clone(),
-        ..ObjectRef::default()
-    };
+    let object = core_object("Secret", namespace, &reference.name);
     let unreadable =
         |error: &str| Cause::Client(format!("unable to read KubeConfig secret '{full_name}' error: {error}"));
     let secret = match local.get(&object).await {

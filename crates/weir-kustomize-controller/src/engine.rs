@@ -1,24 +1,34 @@
 //! The build engine, told what the spec says.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::Value;
 use weir_api::kustomize::{Kustomization, KustomizationSpec};
 use weir_base::tree::{Entry, Files, Kind, MemoryTree};
 use weir_kustomize::{Generated, Generation, ImageOverride, Options, PatchOverride, generate};
 
-/// Builds `directory` with the kustomization file that the spec makes of it.
+/// The tree with the kustomization file that the spec makes of the one in `directory`.
 ///
 /// # Errors
 /// What the engine says.
-pub(crate) fn build(
-    files: &MemoryTree,
+pub(crate) fn prepare(
+    files: Arc<MemoryTree>,
     directory: &str,
     object: &Kustomization,
-) -> Result<Vec<Value>, String> {
+) -> Result<Overlay, String> {
     let generated =
-        generate(files, directory, &generation(&object.spec)?).map_err(|error| error.to_string())?;
-    let tree = WithFile::new(files, generated);
-    let output = weir_kustomize::build(&tree, directory, &Options::default())
+        generate(&*files, directory, &generation(&object.spec)?).map_err(|error| error.to_string())?;
+    Ok(Overlay::new(files, generated))
+}
+
+/// Builds `directory` of a prepared tree.
+///
+/// # Errors
+/// What the engine says.
+pub(crate) fn build(files: &Overlay, directory: &str) -> Result<Vec<Value>, String> {
+    let output = weir_kustomize::build(files, directory, &Options::default())
         .map_err(|error| format!("kustomize build failed: {error}"))?;
     Ok(output.objects)
 }
@@ -61,44 +71,45 @@ fn generation(spec: &KustomizationSpec) -> Result<Generation, String> {
     })
 }
 
-/// A tree with one file put over it; the tree itself is shared and stays as it is.
-struct WithFile<'a> {
-    tree: &'a MemoryTree,
-    directory: String,
-    name: String,
-    path: String,
-    content: Bytes,
+/// A tree with files put over it; the tree itself is shared and stays as it is.
+#[derive(Debug)]
+pub struct Overlay {
+    tree: Arc<MemoryTree>,
+    /// The directory and name of the one file that the tree may lack.
+    added: (String, Entry),
+    files: BTreeMap<String, Bytes>,
 }
 
-impl<'a> WithFile<'a> {
-    fn new(tree: &'a MemoryTree, generated: Generated) -> Self {
+impl Overlay {
+    fn new(tree: Arc<MemoryTree>, generated: Generated) -> Self {
         let (directory, name) = generated.path.rsplit_once('/').unwrap_or(("", &generated.path));
-        Self {
-            tree,
-            directory: directory.to_owned(),
-            name: name.to_owned(),
-            path: generated.path.clone(),
-            content: Bytes::from(generated.content),
-        }
+        let added = (directory.to_owned(), Entry { name: name.to_owned(), directory: false });
+        let files = BTreeMap::from([(generated.path.clone(), Bytes::from(generated.content))]);
+        Self { tree, added, files }
+    }
+
+    /// Puts other contents in the place of files of the tree.
+    pub(crate) fn replace(&mut self, files: BTreeMap<String, Bytes>) {
+        self.files.extend(files);
     }
 }
 
-impl Files for WithFile<'_> {
+impl Files for Overlay {
     fn kind(&self, path: &str) -> Option<Kind> {
-        if path == self.path { Some(Kind::File) } else { self.tree.kind(path) }
+        if self.files.contains_key(path) { Some(Kind::File) } else { self.tree.kind(path) }
     }
 
     fn read(&self, path: &str) -> Option<Bytes> {
-        if path == self.path { Some(self.content.clone()) } else { self.tree.read(path) }
+        self.files.get(path).cloned().or_else(|| self.tree.read(path))
     }
 
     fn list(&self, path: &str) -> Option<Vec<Entry>> {
         let mut entries = self.tree.list(path)?;
-        if path == self.directory {
-            let entry = Entry { name: self.name.clone(), directory: false };
-            if let Err(position) = entries.binary_search(&entry) {
-                entries.insert(position, entry);
-            }
+        let (directory, entry) = &self.added;
+        if path == directory
+            && let Err(position) = entries.binary_search(entry)
+        {
+            entries.insert(position, entry.clone());
         }
         Some(entries)
     }

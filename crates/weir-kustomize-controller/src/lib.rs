@@ -15,12 +15,15 @@
 pub mod build;
 pub mod clusters;
 pub mod decide;
+pub mod decrypt;
 pub mod drift;
 mod engine;
 pub mod error;
 pub mod finalize;
+pub mod keyring;
 pub mod observe;
 pub mod order;
+mod process_keys;
 pub mod progress;
 pub mod reconcile;
 pub mod settings;

@@ -28,9 +28,11 @@ use weir_runtime::{Conclusion, Ended, Pass, Reconciler, Run, Trigger};
 use crate::build;
 use crate::clusters::Clusters;
 use crate::decide::{self, GROUP, go};
+use crate::decrypt;
 use crate::drift::DriftWatch;
 use crate::error::{Cause, Error, Facts};
 use crate::finalize;
+use crate::keyring::Keyring;
 use crate::observe::{self, Stores};
 use crate::progress::{Progress, Steps};
 use crate::settings::Settings;
@@ -65,6 +67,8 @@ pub struct KustomizationReconciler {
     pub clusters: Arc<dyn Clusters>,
     /// Where artifacts come from.
     pub artifacts: Arc<dyn Artifacts>,
+    /// What everybody may decrypt with.
+    pub keyring: Keyring,
     /// What the flags say.
     pub settings: Settings,
     /// Who is told what was applied, to notice when it changes.
@@ -234,12 +238,15 @@ impl KustomizationReconciler {
         }
         let mut applied = run.applied;
         let mut changed = applied.changes.has_changes();
+        let grouped = self.settings.gates.on("GroupChangeLog");
         if changed {
             let lines = applied.changes.changed_lines();
-            tracing::info!(revision, output = lines, "server-side apply completed");
+            let output = if grouped { applied.changes.grouped_lines() } else { lines.clone() };
+            tracing::info!(revision, output, "server-side apply completed");
             steps.tell_quietly(lines);
         } else if !applied.changes.entries.is_empty() {
-            tracing::debug!(revision, output = applied.changes.all_lines(), "server-side apply completed");
+            let output = if grouped { applied.changes.grouped_lines() } else { applied.changes.all_lines() };
+            tracing::debug!(revision, output, "server-side apply completed");
         }
         changed |= self.prune(steps, object, job, &*cluster, &applied).await?;
         drop(drift);
@@ -291,10 +298,28 @@ impl KustomizationReconciler {
         directory: String,
     ) -> Result<(String, Result<Vec<Value>, Cause>), Cause> {
         let spec = Arc::new(object.clone());
-        let built = {
-            let spec = Arc::clone(&spec);
-            off_thread(move || build::objects(&files, &directory, &spec).map_err(Cause::Build)).await?
+        let mut prepared = {
+            let (spec, directory) = (Arc::clone(&spec), directory.clone());
+            off_thread(move || build::prepare(files, &directory, &spec).map_err(Cause::Build)).await?
         };
+        let keys = self.keyring.keys(&self.clusters, object).await.map_err(Cause::Build)?.map(Arc::new);
+        if let Some(keys) = &keys {
+            let (keys, directory) = (Arc::clone(keys), directory.clone());
+            prepared = off_thread(move || {
+                let plain = wait_for(decrypt::sources(&prepared, &directory, &*keys));
+                prepared.replace(plain.map_err(Cause::Build)?);
+                Ok(prepared)
+            })
+            .await?;
+        }
+        let built = off_thread(move || {
+            let mut built = build::objects(&prepared, &directory).map_err(Cause::Build)?;
+            if let Some(keys) = &keys {
+                wait_for(decrypt::objects(&mut built, &**keys)).map_err(Cause::Build)?;
+            }
+            Ok(built)
+        })
+        .await?;
         let variables = match build::first_substituted(&spec.spec, &built) {
             None => None,
             Some(first) => {
@@ -471,6 +496,11 @@ async fn off_thread<T: Send + 'static>(
             Err(Cause::Build(build::BuildError::Kustomize(message)))
         }
     }
+}
+
+/// Waits, on a thread that may block, for work that is mostly computation.
+fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Handle::current().block_on(work)
 }
 
 /// What is waited for: everything that was applied, or what the spec lists.

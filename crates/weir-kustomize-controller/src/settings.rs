@@ -7,6 +7,9 @@ use clap::Parser;
 use weir_apply::order::parse_custom_stage_kinds;
 use weir_runtime::{FeatureGates, Program, flags};
 
+/// No access token is kept longer than this.
+const TOKEN_CACHE_DURATION_MAX: Duration = Duration::from_hours(1);
+
 /// What is fixed about this program.
 pub const PROGRAM: Program = Program {
     name: "kustomize-controller",
@@ -108,6 +111,14 @@ pub struct Settings {
     pub custom_stage_kinds: weir_apply::order::CustomStageKinds,
     /// How often everything is compared even if nothing seems to have changed.
     pub full_check_interval: Duration,
+    /// The account for decryption if the object names none; empty for none.
+    pub default_decryption_service_account: String,
+    /// The account for remote clusters if their description names none; empty for none.
+    pub default_kubeconfig_service_account: String,
+    /// How many access tokens are kept.
+    pub token_cache_size_max: usize,
+    /// How long an access token is kept.
+    pub token_cache_duration_max: Duration,
     /// Whether kubeconfigs may run commands.
     pub insecure_kubeconfig_exec: bool,
     /// Whether kubeconfigs may skip TLS verification.
@@ -169,6 +180,10 @@ impl Settings {
             override_managers: flags.override_manager.clone(),
             custom_stage_kinds: parse_custom_stage_kinds(&flags.custom_apply_stage_kinds),
             full_check_interval: flags.full_check_interval,
+            default_decryption_service_account: flags.default_decryption_service_account.clone(),
+            default_kubeconfig_service_account: flags.remote.default_kubeconfig_service_account.clone(),
+            token_cache_size_max: flags.tokens.token_cache_max_size,
+            token_cache_duration_max: flags.tokens.token_cache_max_duration.min(TOKEN_CACHE_DURATION_MAX),
             insecure_kubeconfig_exec: flags.remote.insecure_kubeconfig_exec,
             insecure_kubeconfig_tls: flags.remote.insecure_kubeconfig_tls,
             gates,

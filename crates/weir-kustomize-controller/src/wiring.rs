@@ -10,13 +10,16 @@ use weir_api::names::{condition as types, environment, reason};
 use weir_api::{FluxObject, condition};
 use weir_apply::managers::CleanUp;
 use weir_artifact::fetch::{Fetcher, Options as FetchOptions};
+use weir_kms::{Endpoints, Requests};
 use weir_runtime::{Change, Handle, Index, ObjectKey, Priority, Runtime, Store, Trigger, Watched};
 
 use crate::clusters::KubernetesClusters;
 use crate::decide::{self, GROUP};
 use crate::drift::DriftWatch;
+use crate::keyring::Keyring;
 use crate::observe::{self, Stores};
 use crate::order::topological;
+use crate::process_keys;
 use crate::reconcile::{KustomizationReconciler, MANAGER};
 use crate::settings::{Flags, Gates, Settings};
 
@@ -36,7 +39,18 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         bucket: runtime.watch(),
         external: settings.gates.on("ExternalArtifact").then(|| runtime.watch()),
     };
-    let clusters = Arc::new(KubernetesClusters::new(runtime.client(), settings.clone()));
+    let clusters = Arc::new(KubernetesClusters::new(runtime.client(), settings.clone(), runtime.clock()));
+    let keyring = Keyring {
+        namespace: runtime.settings().runtime_namespace.clone(),
+        age_secret: flags.sops_age_secret.clone(),
+        vault_config_map: flags.sops_vault_configmap.clone(),
+        default_service_account: settings.default_decryption_service_account.clone(),
+        process_age: process_keys::age(),
+        process_vault_token: process_keys::vault_token(),
+        requests: Requests::new()?,
+        endpoints: Endpoints::default(),
+        clock: runtime.clock(),
+    };
     let event_driven = settings.gates.on("EventDrivenReconciliation");
     let drift = event_driven.then(|| {
         let clean_up = CleanUp::kustomize(MANAGER, GROUP, &settings.override_managers);
@@ -44,9 +58,8 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     });
     let artifacts = Fetcher::new(FetchOptions {
         retries: flags.http_retry,
-        host_override: std::env::var(environment::SOURCE_CONTROLLER_LOCALHOST)
-            .ok()
-            .filter(|host| !host.is_empty()),
+        host_override: variable(environment::SOURCE_CONTROLLER_LOCALHOST),
+        watcher_host_override: variable(environment::SOURCE_WATCHER_LOCALHOST),
         ..FetchOptions::default()
     })?;
     let watch_configs = !settings.gates.on("DisableConfigWatchers");
@@ -54,6 +67,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         stores: stores.clone(),
         clusters,
         artifacts: Arc::new(artifacts),
+        keyring,
         settings,
         drift: drift.clone(),
         clock: runtime.clock(),
@@ -90,6 +104,11 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         mapper.follow_dependencies();
     }
     Ok(())
+}
+
+/// An environment variable that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The ConfigMaps and Secrets a Kustomization reads, as `Kind/namespace/name`.

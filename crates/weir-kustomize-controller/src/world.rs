@@ -18,13 +18,17 @@ use weir_apply::memory::{MemoryCluster, Verb};
 use weir_apply::object::ObjectRef;
 use weir_artifact::fetch::FetchError;
 use weir_base::clock::FixedClock;
+use weir_base::redact::Secret;
 use weir_base::tree::MemoryTree;
+use weir_kms::{Endpoints, Requests};
 use weir_runtime::{Ended, Failed, Notice, Pass, Reconciler, Store, Trigger};
+use weir_sops::AgeIdentities;
 
 use crate::clusters::Clusters;
 use crate::decide;
 use crate::error::Cause;
 use crate::finalize::finalize;
+use crate::keyring::Keyring;
 use crate::observe::{Stores, core_object};
 use crate::progress::Progress;
 use crate::reconcile::{Artifacts, KustomizationReconciler};
@@ -43,6 +47,10 @@ impl Clusters for MemoryClusters {
 
     async fn target(&self, _: &Kustomization) -> Result<Arc<dyn Cluster>, Cause> {
         Ok(Arc::clone(&self.0) as Arc<dyn Cluster>)
+    }
+
+    async fn service_account_token(&self, _: Option<(&str, &str)>, _: &[String]) -> Result<Secret, String> {
+        Err("no tokens here".to_owned())
     }
 }
 
@@ -135,6 +143,7 @@ impl World {
                 stores,
                 clusters: Arc::new(MemoryClusters(Arc::clone(&cluster))),
                 artifacts: Arc::clone(&artifacts) as Arc<dyn Artifacts>,
+                keyring: keyring(),
                 settings: Settings::new(&flags, Gates::with(gates)).unwrap(),
                 drift: None,
                 clock: Arc::new(FixedClock(NOW)),
@@ -218,6 +227,21 @@ impl World {
             .filter(|(verb, _)| matches!(verb, Verb::Apply | Verb::Patch | Verb::Delete))
             .map(|(verb, subject)| format!("{verb:?} {subject}"))
             .collect()
+    }
+}
+
+/// Nothing to decrypt with.
+pub(crate) fn keyring() -> Keyring {
+    Keyring {
+        namespace: None,
+        age_secret: String::new(),
+        vault_config_map: String::new(),
+        default_service_account: String::new(),
+        process_age: AgeIdentities::default(),
+        process_vault_token: None,
+        requests: Requests::new().unwrap(),
+        endpoints: Endpoints::default(),
+        clock: Arc::new(FixedClock(NOW)),
     }
 }
 

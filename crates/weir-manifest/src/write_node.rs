@@ -76,17 +76,7 @@ fn node_of(value: &Value) -> Node {
                 plain(&number.to_string())
             }
         }
-        Value::String(text) => {
-            let style = if text.contains('\n') {
-                ScalarStyle::Literal
-            } else if resolve_core(text) == Resolved::String && !looks_like_base60(text) && !is_old_bool(text)
-            {
-                ScalarStyle::Plain
-            } else {
-                ScalarStyle::DoubleQuoted
-            };
-            Node { tag: "!!str".to_owned(), ..Node::scalar(text, style) }
-        }
+        Value::String(text) => Node::of_text(text),
         Value::Array(items) => Node {
             content: Content::Sequence { items: items.iter().map(node_of).collect(), flow: false },
             tag: "!!seq".to_owned(),
@@ -108,6 +98,21 @@ fn node_of(value: &Value) -> Node {
                 ..Node::default()
             }
         }
+    }
+}
+
+impl Node {
+    /// The node `yaml.v3` makes of a string: quoted if a reader would take the bare text for something else.
+    pub fn of_text(text: &str) -> Self {
+        let means_text = resolve_core(text) == Resolved::String;
+        let style = if text.contains('\n') {
+            ScalarStyle::Literal
+        } else if means_text && !looks_like_base60(text) && !is_old_bool(text) {
+            ScalarStyle::Plain
+        } else {
+            ScalarStyle::DoubleQuoted
+        };
+        Self { tag: "!!str".to_owned(), ..Self::scalar(text, style) }
     }
 }
 

@@ -434,6 +434,36 @@ async fn known_objects_cost_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_objects_of_a_kind_are_listed_instead_of_read() {
+    let cluster = MemoryCluster::new();
+    let put = |name: &str, labels: Value| {
+        let mut live = named(object("v1", "ConfigMap", json!({})), name);
+        live["metadata"]["labels"] = labels;
+        cluster.put(live.clone());
+        target(&live)
+    };
+    let owned = json!({"owner": "a"});
+    let targets =
+        vec![put("a", owned.clone()), put("b", owned.clone()), put("c", owned), put("d", json!({}))];
+    let checks = CustomChecks::default();
+    let options = Wait {
+        checks: &checks,
+        selector: Some("owner=a"),
+        timeout: Duration::from_secs(30),
+        fail_fast: true,
+        poll_interval: Duration::from_secs(5),
+        clock: &CLOCK,
+    };
+    cluster.take_requests();
+    wait(&cluster, targets.clone(), &options).await.unwrap();
+    let verbs: Vec<Verb> = cluster.take_requests().into_iter().map(|(verb, _)| verb).collect();
+    assert_eq!(verbs, [Verb::List, Verb::Get], "one list, and one read of what it lacks");
+    wait(&cluster, targets[..2].to_vec(), &options).await.unwrap();
+    let verbs: Vec<Verb> = cluster.take_requests().into_iter().map(|(verb, _)| verb).collect();
+    assert_eq!(verbs, [Verb::Get, Verb::Get]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn time_runs_out_and_every_unready_object_is_named() {
     let cluster = MemoryCluster::new();
     cluster.put(object(

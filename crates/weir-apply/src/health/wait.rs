@@ -1,7 +1,7 @@
 //! Waits until objects are ready: by watching them, with slow polling behind it for what a watch
 //! does not show.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use crate::object::ObjectRef;
 
 /// How many objects are read at the same time.
 const READS_MAX: usize = 8;
+/// From how many objects of one kind in one namespace on they are listed instead of read one by one.
+const LIST_OBJECTS_MIN: usize = 3;
 /// How many objects of one kind are watched one by one when no selector covers them all.
 const SINGLE_WATCHES_MAX: usize = 20;
 /// After how many polls an object that is watched is read anyway.
@@ -237,14 +239,58 @@ fn decide(states: &[State], fail_fast: bool) -> Option<Result<(), WaitError>> {
 
 /// Reads the objects at `positions` and assesses them, looking through to Pods where that matters.
 async fn read(cluster: &dyn Cluster, options: &Wait<'_>, states: &mut [State], positions: Vec<usize>) {
-    let objects: Vec<(usize, ObjectRef)> =
-        positions.into_iter().map(|position| (position, states[position].target.object.clone())).collect();
-    let mut answers = stream::iter(objects)
-        .map(|(position, object)| async move { (position, look_at(cluster, options, &object).await) })
+    let objects: Vec<ObjectRef> =
+        positions.iter().map(|position| states[*position].target.object.clone()).collect();
+    let mut listed = list_together(cluster, options, &objects).await;
+    let found: Vec<_> = objects.iter().map(|object| listed.remove(&key(object))).collect();
+    let mut answers = stream::iter(positions.into_iter().zip(objects).zip(found))
+        .map(|((position, object), found)| async move {
+            let assessment = match found {
+                Some(live) => judge(cluster, options, &object, &live).await,
+                None => look_at(cluster, options, &object).await,
+            };
+            (position, assessment)
+        })
         .buffer_unordered(READS_MAX);
     while let Some((position, assessment)) = answers.next().await {
         record(&mut states[position], assessment);
     }
+}
+
+/// Namespace, name, group and kind.
+type Key = (String, String, String, String);
+
+fn key(object: &ObjectRef) -> Key {
+    let (namespace, name, group, kind) = object.identity();
+    (namespace.to_owned(), name.to_owned(), group.to_owned(), kind.to_owned())
+}
+
+/// The live objects of kinds of which there are several: one request for all of a kind in a namespace.
+///
+/// What a list lacks, because its labels were changed or because it is gone, has to be read by itself.
+async fn list_together(
+    cluster: &dyn Cluster,
+    options: &Wait<'_>,
+    objects: &[ObjectRef],
+) -> HashMap<Key, Value> {
+    let mut live = HashMap::new();
+    let Some(selector) = options.selector else { return live };
+    let mut kinds: BTreeMap<ObjectRef, usize> = BTreeMap::new();
+    for object in objects {
+        *kinds.entry(ObjectRef { name: String::new(), ..object.clone() }).or_default() += 1;
+    }
+    let mut lists = stream::iter(kinds.into_iter().filter(|(_, count)| *count >= LIST_OBJECTS_MIN))
+        .map(|(kind, _)| async move {
+            let namespace = (!kind.namespace.is_empty()).then_some(kind.namespace.as_str());
+            cluster.list(&kind, namespace, selector).await
+        })
+        .buffer_unordered(READS_MAX);
+    while let Some(list) = lists.next().await {
+        for object in list.into_iter().flatten() {
+            live.insert(key(&ObjectRef::of(&object)), object);
+        }
+    }
+    live
 }
 
 fn record(state: &mut State, assessment: Assessment) {
@@ -261,14 +307,18 @@ async fn look_at(cluster: &dyn Cluster, options: &Wait<'_>, object: &ObjectRef) 
         Ok(None) => return Assessment::new(Status::NotFound, ""),
         Err(error) => return Assessment::new(Status::Unknown, error.to_string()),
     };
-    let assessment = assess(&live, options.checks, options.clock.now());
+    judge(cluster, options, object, &live).await
+}
+
+async fn judge(cluster: &dyn Cluster, options: &Wait<'_>, object: &ObjectRef, live: &Value) -> Assessment {
+    let assessment = assess(live, options.checks, options.clock.now());
     if assessment.status != Status::InProgress
         || !needs_another_look(object)
         || options.checks.find(object).is_some()
     {
         return assessment;
     }
-    match failed_pod(cluster, options, object, &live).await {
+    match failed_pod(cluster, options, object, live).await {
         Ok(Some(pod)) => Assessment::new(Status::Failed, format!("{pod} failed")),
         Ok(None) => assessment,
         Err(error) => Assessment::new(Status::Unknown, error.to_string()),

@@ -19,6 +19,14 @@ fn tree(files: &[(&str, &'static str)]) -> MemoryTree {
     files.iter().map(|(path, content)| (*path, *content)).collect()
 }
 
+fn prepared_objects(
+    files: &MemoryTree,
+    directory: &str,
+    object: &Kustomization,
+) -> Result<Vec<Value>, BuildError> {
+    objects(&prepare(Arc::new(files.clone()), directory, object)?, directory)
+}
+
 #[track_caller]
 fn check_directory(path: &str, expected: Result<&str, &str>) {
     let files = tree(&[("apps/prod/a.yaml", ""), ("apps/staging/a.yaml", ""), ("file.yaml", "")]);
@@ -68,7 +76,7 @@ fn a_plain_directory_is_built_with_what_the_spec_says() {
         "commonMetadata": {"labels": {"env": "test"}, "annotations": {"note": "n"}},
         "postBuild": {"substitute": {"VALUE": "1"}},
     }));
-    let mut built = objects(&files, "apps", &object).unwrap();
+    let mut built = prepared_objects(&files, "apps", &object).unwrap();
     let first = first_substituted(&object.spec, &built).unwrap();
     assert_eq!(full_name(first), "ConfigMap.v1.[noGrp]/x-a");
     let variables: Variables = [("VALUE", "1")].into_iter().collect();
@@ -86,17 +94,17 @@ fn a_plain_directory_is_built_with_what_the_spec_says() {
 #[test]
 fn mistakes_name_the_file() {
     let files = tree(&[("a.yaml", "kind: [")]);
-    let error = objects(&files, "", &kustomization(json!({}))).unwrap_err().to_string();
+    let error = prepared_objects(&files, "", &kustomization(json!({}))).unwrap_err().to_string();
     assert!(error.contains("a.yaml"), "{error}");
     let files = tree(&[("kustomization.yaml", "resources: [missing.yaml]")]);
-    let error = objects(&files, "", &kustomization(json!({}))).unwrap_err().to_string();
+    let error = prepared_objects(&files, "", &kustomization(json!({}))).unwrap_err().to_string();
     assert!(error.starts_with("kustomize build failed: ") && error.contains("missing.yaml"), "{error}");
 }
 
 #[test]
 fn unset_variables_fail_with_the_name_of_the_object() {
     let files = tree(&[("a.yaml", CONFIG)]);
-    let mut built = objects(&files, "", &kustomization(json!({}))).unwrap();
+    let mut built = prepared_objects(&files, "", &kustomization(json!({}))).unwrap();
     let variables: Variables = [("OTHER", "1")].into_iter().collect();
     let error = substitute(&mut built, &variables, Substitution { strict: true, always: false }).unwrap_err();
     assert_eq!(
@@ -110,24 +118,14 @@ fn encrypted_data_is_never_applied() {
     let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: ENC}\nsops: {mac: 'ENC[x]'}\n";
     let files = tree(&[("s.yaml", secret)]);
     let plain = kustomization(json!({}));
-    let built = objects(&files, "", &plain).unwrap();
+    let built = prepared_objects(&files, "", &plain).unwrap();
     assert_eq!(
         finish(&plain, built).unwrap_err().to_string(),
         "Secret/s is SOPS encrypted, configuring decryption is required for this secret to be reconciled"
     );
-    let decrypting = kustomization(json!({"decryption": {"provider": "sops"}}));
-    assert_eq!(
-        objects(&files, "", &decrypting).unwrap_err().to_string(),
-        "decryption failed for 'Secret.v1.[noGrp]/s': SOPS decryption is not available in this version"
-    );
-    let value = STANDARD.encode("data: x\nsops:\n    mac: ENC[AES256_GCM,data:x]\n");
-    let nested =
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"f": value}});
-    assert!(holds_encrypted_data(&nested));
-    let mut kept = nested.clone();
-    kept["metadata"]["annotations"] = json!({"kustomize.toolkit.fluxcd.io/decrypt": "Disabled"});
-    assert!(!holds_encrypted_data(&kept));
-    assert!(!holds_encrypted_data(&json!({"kind": "ConfigMap", "data": nested["data"]})));
+    let mut kept = prepared_objects(&files, "", &plain).unwrap();
+    kept[0]["metadata"]["annotations"] = json!({"kustomize.toolkit.fluxcd.io/decrypt": "Disabled"});
+    assert!(finish(&plain, kept).is_ok(), "an annotation says that this is meant");
 }
 
 #[test]

@@ -245,3 +245,49 @@ async fn long_steps_are_shown_while_they_last() {
     let step = "Running health checks for revision r1 with a timeout of 1m0s";
     assert_eq!(shown, Some(format!("Unknown {step} / {step}")));
 }
+
+const AGE: &str = include_str!("../../../weir-sops/tests/keys/age.agekey");
+const SECRET: &str = include_str!("../../../weir-sops/tests/golden/yaml-encrypted-regex/encrypted.yaml");
+
+#[tokio::test(start_paused = true)]
+async fn encrypted_secrets_are_applied_in_plain_or_not_at_all() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("s.yaml", SECRET), ("a.yaml", &config("a", "1"))]);
+    world.run().await.unwrap_err();
+    assert_eq!(
+        world.ready(),
+        "False ReconciliationFailed: Secret/db is SOPS encrypted, configuring decryption is required for this secret to be reconciled"
+    );
+    world.object = serde_json::from_value({
+        let mut object = serde_json::to_value(&world.object).unwrap();
+        object["spec"]["decryption"] = json!({"provider": "sops", "secretRef": {"name": "keys"}});
+        object
+    })
+    .unwrap();
+    world.run().await.unwrap_err();
+    assert_eq!(world.ready(), "False BuildFailed: secrets \"keys\" not found");
+    let put_key = |world: &World, key: &str| {
+        use base64::Engine as _;
+        let data = base64::engine::general_purpose::STANDARD.encode(key);
+        world.cluster.put(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "flux-system"},
+            "data": {"a.agekey": data},
+        }));
+    };
+    put_key(&world, "# none\n");
+    world.run().await.unwrap_err();
+    let ready = world.ready();
+    assert!(
+        ready.starts_with(
+            "False BuildFailed: decryption failed for 'Secret.v1.[noGrp]/db': failed to decrypt and format '/db' Secret data: cannot get sops data key: "
+        ),
+        "{ready}"
+    );
+    assert!(world.object_writes().is_empty(), "nothing was applied");
+    put_key(&world, AGE);
+    world.run().await.unwrap();
+    assert_eq!(world.ready(), "True ReconciliationSucceeded: Applied revision: r1");
+    let applied = world.cluster.peek(&crate::observe::core_object("Secret", "", "db")).unwrap();
+    assert_eq!(applied["data"]["user"], "YWRtaW4=");
+    assert_eq!(applied.get("sops"), None);
+}

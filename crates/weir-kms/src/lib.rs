@@ -1,0 +1,131 @@
+//! Data keys of SOPS unlocked by key services on the network.
+//!
+//! [`Keys`] asks the service each key names: AWS KMS, Google Cloud KMS, Azure Key Vault, or the transit engine
+//! of Vault and OpenBao. Every service is a handful of signed HTTP requests, so none of the vendors' client
+//! libraries is used.
+//!
+//! # Invariants
+//! Credentials go to the service they belong to and nowhere else; no error text shows one. Every request has a
+//! deadline, and every answer a size limit.
+
+mod aws;
+mod azure;
+mod gcp;
+mod http;
+mod jwt;
+mod vault;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weir_base::clock::Clock;
+use weir_sops::{DataKey, KeyError, KeyService, LocalKeys, MasterKey, Place};
+
+pub use aws::AwsCredentials;
+pub use azure::AzureCredentials;
+pub use gcp::GcpCredentials;
+pub use http::{HttpError, Requests};
+pub use vault::{VaultToken, login as vault_login};
+
+/// Credentials that cannot be used. The text never shows them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidCredentials(pub String);
+
+/// Where the services are; the default is the public ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Endpoints {
+    /// AWS KMS, in the place of the one of the key's region.
+    pub aws_kms: Option<String>,
+    /// AWS STS, in the place of the one of the key's region.
+    pub aws_sts: Option<String>,
+    /// Google Cloud KMS.
+    pub gcp_kms: Option<String>,
+    /// The metadata service of Azure machines.
+    pub azure_metadata: Option<String>,
+}
+
+/// Keys in memory, and credentials for the services that have the others.
+#[derive(Clone)]
+pub struct Keys {
+    /// Keys that need no service.
+    pub local: LocalKeys,
+    /// Credentials for AWS.
+    pub aws: Option<AwsCredentials>,
+    /// Credentials for Google Cloud.
+    pub gcp: Option<GcpCredentials>,
+    /// Credentials for Azure.
+    pub azure: Option<AzureCredentials>,
+    /// Gives tokens for Vault servers.
+    pub vault: Option<Arc<dyn VaultToken>>,
+    /// Where the services are.
+    pub endpoints: Endpoints,
+    /// Sends requests.
+    pub requests: Requests,
+    /// Signatures carry the time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { local, aws, gcp, azure, vault, endpoints, .. } = self;
+        formatter
+            .debug_struct("Keys")
+            .field("local", local)
+            .field("aws", aws)
+            .field("gcp", gcp)
+            .field("azure", azure)
+            .field("vault", &vault.is_some())
+            .field("endpoints", endpoints)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Keys {
+    /// No keys and no credentials.
+    pub fn new(requests: Requests, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            local: LocalKeys::default(),
+            aws: None,
+            gcp: None,
+            azure: None,
+            vault: None,
+            endpoints: Endpoints::default(),
+            requests,
+            clock,
+        }
+    }
+}
+
+#[async_trait]
+impl KeyService for Keys {
+    async fn unlock(&self, key: &MasterKey) -> Result<DataKey, KeyError> {
+        match &key.place {
+            Place::AwsKms { arn, role, context, .. } => match &self.aws {
+                Some(credentials) => {
+                    let request = aws::Request { arn, role, context, encrypted: &key.encrypted };
+                    aws::unlock(self, credentials, &request).await
+                }
+                None => self.local.unlock(key).await,
+            },
+            Place::GcpKms { resource } => match &self.gcp {
+                Some(credentials) => gcp::unlock(self, credentials, resource, &key.encrypted).await,
+                None => self.local.unlock(key).await,
+            },
+            Place::AzureKeyVault { vault, name, version } => match &self.azure {
+                Some(credentials) => {
+                    azure::unlock(self, credentials, [vault, name, version], &key.encrypted).await
+                }
+                None => self.local.unlock(key).await,
+            },
+            Place::Vault { address, engine, name } => match &self.vault {
+                Some(token) => vault::unlock(self, &**token, [address, engine, name], &key.encrypted).await,
+                None => self.local.unlock(key).await,
+            },
+            Place::Age { .. } | Place::Pgp { .. } | Place::HuaweiKms { .. } => self.local.unlock(key).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
