@@ -180,8 +180,7 @@ impl Walk<'_> {
                 Value::Bool(false) => self.checksum.update("False"),
                 Value::Time(text) => self.checksum.update(&*text),
                 // Comments do not count, even those that were encrypted as items of a list.
-                Value::Comment(_) => {}
-                Value::Null | Value::List(_) | Value::Map(_) | Value::Unsigned(_) => {}
+                Value::Comment(_) | Value::Null | Value::List(_) | Value::Map(_) | Value::Unsigned(_) => {}
             }
         }
         Ok(())

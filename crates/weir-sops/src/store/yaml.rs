@@ -269,7 +269,7 @@ impl Waiting {
 
     /// Puts the comments on own lines in front of a node.
     fn put_before(&mut self, node: &mut Node) {
-        let text = joined(std::mem::take(&mut self.own_lines));
+        let text = joined(&std::mem::take(&mut self.own_lines));
         let head = &mut node.comments.head;
         match (text.is_empty(), head.is_empty()) {
             (true, _) => {}
@@ -279,7 +279,7 @@ impl Waiting {
     }
 
     fn put_behind(&mut self, node: &mut Node) {
-        append(&mut node.comments.line, joined(std::mem::take(&mut self.inline)));
+        append(&mut node.comments.line, &joined(&std::mem::take(&mut self.inline)));
     }
 
     fn rest(mut self) -> Vec<String> {
@@ -288,18 +288,18 @@ impl Waiting {
     }
 }
 
-fn joined(lines: Vec<String>) -> String {
+fn joined(lines: &[String]) -> String {
     if lines.is_empty() { String::new() } else { format!("#{}", lines.join("\n#")) }
 }
 
-fn append(place: &mut String, text: String) {
+fn append(place: &mut String, text: &str) {
     if text.is_empty() {
         return;
     }
     if !place.is_empty() {
         place.push('\n');
     }
-    place.push_str(&text);
+    place.push_str(text);
 }
 
 fn map(branch: &Branch) -> Result<Node, FormatError> {
@@ -323,9 +323,9 @@ fn map(branch: &Branch) -> Result<Node, FormatError> {
         waiting.put_behind(&mut value);
         entries.push((key, value));
     }
-    let rest = joined(waiting.rest());
+    let rest = joined(&waiting.rest());
     match entries.last_mut() {
-        Some((key, _)) => append(&mut key.comments.foot, rest),
+        Some((key, _)) => append(&mut key.comments.foot, &rest),
         None => root.comments.head = rest,
     }
     root.content = Content::Mapping { entries, flow: false };
@@ -349,9 +349,9 @@ fn list(values: &[Value]) -> Result<Node, FormatError> {
         waiting.put_behind(&mut item);
         items.push(item);
     }
-    let rest = joined(waiting.rest());
+    let rest = joined(&waiting.rest());
     match items.last_mut() {
-        Some(item) => append(&mut item.comments.foot, rest),
+        Some(item) => append(&mut item.comments.foot, &rest),
         None => root.comments.head = rest,
     }
     root.content = Content::Sequence { items, flow: false };
