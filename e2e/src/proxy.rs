@@ -105,7 +105,7 @@ impl Counts {
     }
 
     /// Every sort of request, and how many there were.
-    pub fn iter(&self) -> impl Iterator<Item = (&Call, &u64)> {
+    pub fn sorts(&self) -> impl Iterator<Item = (&Call, &u64)> {
         self.0.iter()
     }
 

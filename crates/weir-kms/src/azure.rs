@@ -36,7 +36,7 @@ enum Kind {
         authority: String,
         tenant: String,
         client: String,
-        signer: Signer,
+        signer: Box<Signer>,
         chain: Vec<Vec<u8>>,
         sends_chain: bool,
     },
@@ -106,7 +106,7 @@ impl AzureCredentials {
                 authority,
                 tenant: field("tenantId"),
                 client: field("clientId"),
-                signer: Signer::from_pem(&pem)?,
+                signer: Box::new(Signer::from_pem(&pem)?),
                 chain,
                 sends_chain: value
                     .get("clientCertificateSendChain")

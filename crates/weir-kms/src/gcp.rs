@@ -23,7 +23,7 @@ const ASSERTION_SECONDS: i64 = 3600;
 pub struct GcpCredentials(Arc<Kind>);
 
 enum Kind {
-    Account { email: String, key_id: String, signer: Signer, token_url: String },
+    Account { email: String, key_id: String, signer: Box<Signer>, token_url: String },
     User { client: String, client_secret: Secret, refresh_token: Secret },
 }
 
@@ -51,7 +51,7 @@ impl GcpCredentials {
                 Kind::Account {
                     email: field("client_email"),
                     key_id: field("private_key_id"),
-                    signer: Signer::from_pem(&field("private_key"))?,
+                    signer: Box::new(Signer::from_pem(&field("private_key"))?),
                     token_url: if token_url.is_empty() { TOKEN_URL.to_owned() } else { token_url },
                 }
             }

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn parts_of_a_line_give_its_start() {
         // 7 + 3·x for the first byte, 200 + 91·x for the second.
-        let part = |place: u8| vec![7 ^ multiply(3, place), 200 ^ multiply(91, place), place];
+        let part = |place: u8| vec![7 ^ multiply(3, place), 0xC8 ^ multiply(91, place), place];
         assert_eq!(combine(&[part(1), part(9)]), Some(vec![7, 200]));
         assert_eq!(combine(&[part(200), part(9), part(77)]), Some(vec![7, 200]));
         assert_eq!(combine(&[part(9), part(9)]), None, "the same part twice");

@@ -472,7 +472,8 @@ fn archive(manifests: &str) -> Result<Bytes> {
 /// Requests by verb, watches and leases aside.
 fn verbs(counts: &Counts) -> String {
     let mut by_verb: BTreeMap<String, u64> = BTreeMap::new();
-    for (call, count) in counts.iter().filter(|(call, _)| call.verb != "watch" && call.resource != "leases") {
+    for (call, count) in counts.sorts().filter(|(call, _)| call.verb != "watch" && call.resource != "leases")
+    {
         let verb = if call.resource == "events" {
             "events".to_owned()
         } else if call.dry_run {

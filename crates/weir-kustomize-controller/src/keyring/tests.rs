@@ -16,7 +16,7 @@ fn put_secret(world: &World, namespace: &str, entries: &[(&str, &str)]) {
     }));
 }
 
-fn world(decryption: Value) -> World {
+fn world(decryption: &Value) -> World {
     World::new(json!({"decryption": decryption}), &[])
 }
 
@@ -28,7 +28,7 @@ async fn keys(world: &World) -> Result<Keys, String> {
 
 #[tokio::test]
 async fn entries_are_keys_by_their_names() {
-    let world = world(json!({"provider": "sops", "secretRef": {"name": "keys"}}));
+    let world = world(&json!({"provider": "sops", "secretRef": {"name": "keys"}}));
     put_secret(
         &world,
         "flux-system",
@@ -50,7 +50,7 @@ async fn entries_are_keys_by_their_names() {
 
 #[tokio::test]
 async fn what_cannot_be_used_is_named_without_being_shown() {
-    let world = world(json!({"provider": "sops", "secretRef": {"name": "keys"}}));
+    let world = world(&json!({"provider": "sops", "secretRef": {"name": "keys"}}));
     assert_eq!(keys(&world).await.unwrap_err(), "secrets \"keys\" not found");
     for (name, content, expected) in [
         ("a.agekey", "s3cret", "failed to parse and add to age identities: unknown identity type (line 1)"),
@@ -70,7 +70,7 @@ async fn what_cannot_be_used_is_named_without_being_shown() {
 
 #[tokio::test]
 async fn the_global_secret_is_for_those_that_name_none() {
-    let mut world = world(json!({"provider": "sops"}));
+    let mut world = world(&json!({"provider": "sops"}));
     world.reconciler.keyring =
         Keyring { namespace: Some("controllers".to_owned()), age_secret: "keys".to_owned(), ..keyring() };
     assert_eq!(keys(&world).await.unwrap_err(), "secrets \"keys\" not found");
@@ -89,7 +89,7 @@ async fn the_global_secret_is_for_those_that_name_none() {
 
 #[tokio::test]
 async fn keys_of_the_process_step_in_for_missing_ones() {
-    let mut world = world(json!({"provider": "sops"}));
+    let mut world = world(&json!({"provider": "sops"}));
     world.reconciler.keyring.process_age.import(AGE).unwrap();
     world.reconciler.keyring.process_vault_token = Some(Secret::new("token"));
     let keys = keys(&world).await.unwrap();
@@ -99,7 +99,7 @@ async fn keys_of_the_process_step_in_for_missing_ones() {
 
 #[tokio::test]
 async fn vault_servers_must_be_listed() {
-    let mut world = world(json!({"provider": "sops"}));
+    let mut world = world(&json!({"provider": "sops"}));
     world.reconciler.keyring = Keyring {
         namespace: Some("controllers".to_owned()),
         vault_config_map: "vault".to_owned(),
