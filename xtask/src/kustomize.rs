@@ -11,9 +11,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use bytes::Bytes;
 use clap::Subcommand;
-use weir_base::tree::{Entry, Files, Kind};
+use weir_artifact::disk::DiskTree;
 use weir_kustomize::{Options, build};
 
 pub(crate) use golden::run as golden;
@@ -46,8 +45,11 @@ pub(crate) enum Kustomize {
         #[arg(long)]
         verbose: bool,
     },
-    /// Measures both programs on generated trees.
-    Bench,
+    /// Writes the trees that hack/bench/kustomize measures.
+    Trees {
+        /// Where.
+        directory: PathBuf,
+    },
     /// Builds one directory, for a look at the engine alone.
     Build {
         /// The directory.
@@ -63,7 +65,7 @@ pub(crate) fn run(command: Kustomize) -> anyhow::Result<()> {
     match command {
         Kustomize::Compare { directory, verbose } => compare(&directory, verbose),
         Kustomize::Random { seed, count, print, verbose } => random::run(seed, count, print, verbose),
-        Kustomize::Bench => bench(),
+        Kustomize::Trees { directory } => trees(&directory),
         Kustomize::Build { directory, times } => {
             let mut fastest = Duration::MAX;
             let mut text = String::new();
@@ -91,43 +93,10 @@ fn note(text: &str) {
     eprintln!("{text}");
 }
 
-/// The files of the machine as a tree whose root is `/`.
-struct Disk;
-
-impl Disk {
-    fn path(path: &str) -> PathBuf {
-        Path::new("/").join(path)
-    }
-}
-
-impl Files for Disk {
-    fn kind(&self, path: &str) -> Option<Kind> {
-        let metadata = std::fs::metadata(Self::path(path)).ok()?;
-        if metadata.is_dir() { Some(Kind::Directory) } else { metadata.is_file().then_some(Kind::File) }
-    }
-
-    fn read(&self, path: &str) -> Option<Bytes> {
-        std::fs::read(Self::path(path)).ok().map(Bytes::from)
-    }
-
-    fn list(&self, path: &str) -> Option<Vec<Entry>> {
-        let mut entries: Vec<Entry> = std::fs::read_dir(Self::path(path))
-            .ok()?
-            .filter_map(Result::ok)
-            .map(|entry| Entry {
-                name: entry.file_name().to_string_lossy().into_owned(),
-                directory: entry.path().is_dir(),
-            })
-            .collect();
-        entries.sort();
-        Some(entries)
-    }
-}
-
 /// What the engine makes of a directory, or the error.
 fn ours(directory: &Path) -> Result<String, String> {
     let directory = directory.canonicalize().map_err(|error| error.to_string())?;
-    build(&Disk, &directory.to_string_lossy(), &Options::command_line())
+    build(&DiskTree::whole(), &directory.to_string_lossy(), &Options::command_line())
         .map(|output| output.to_yaml())
         .map_err(|error| error.to_string())
 }
@@ -154,7 +123,7 @@ fn without_warnings(text: &str) -> String {
 }
 
 /// Writes files below a directory.
-fn unpack(files: &[(String, String)], directory: &Path) -> anyhow::Result<()> {
+fn unpack<D: AsRef<[u8]>>(files: &[(String, D)], directory: &Path) -> anyhow::Result<()> {
     for (name, content) in files {
         let path = directory.join(name);
         let parent = path.parent().context("a file has a directory")?;
@@ -256,29 +225,10 @@ fn compare(directory: &Path, verbose: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn bench() -> anyhow::Result<()> {
-    let scratch = tempfile::tempdir()?;
-    for (name, count) in [("small overlay", 0), ("100", 100), ("1000", 1_000), ("10000", 10_000)] {
-        let directory = scratch.path().join(name);
-        let root = if count == 0 {
-            random::small_overlay(&directory)?
-        } else {
-            random::many_deployments(&directory, count)?
-        };
-        let mut own = Duration::MAX;
-        for _ in 0..if count > 1_000 { 3 } else { 10 } {
-            let start = Instant::now();
-            ours(&root).map_err(anyhow::Error::msg)?;
-            own = own.min(start.elapsed());
-        }
-        let start = Instant::now();
-        let reference = theirs(&root)?;
-        let other = start.elapsed();
-        let equal = reference.ok().as_deref() == ours(&root).ok().as_deref();
-        say(&format!(
-            "{name}: ours {own:?}, reference {other:?}, ratio {:.0}x, output equal: {equal}",
-            other.as_secs_f64() / own.as_secs_f64()
-        ));
+fn trees(directory: &Path) -> anyhow::Result<()> {
+    random::small_overlay(&directory.join("small"))?;
+    for count in [100, 1_000, 10_000] {
+        random::many_deployments(&directory.join(count.to_string()), count)?;
     }
     Ok(())
 }

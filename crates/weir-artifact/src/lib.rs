@@ -5,12 +5,14 @@
 //! - [`unpack`]: archives into a file tree in memory, within limits,
 //! - [`storage`]: the directory artifacts are published to, verified in and collected from,
 //! - [`server`]: the HTTP file server over that directory,
+//! - [`disk`]: a directory of the machine as a file tree,
 //! - [`fetch`]: the consumer side, with retries, digest verification and shared trees.
 //!
 //! Nothing here knows Kubernetes.
 
 pub mod archive;
 pub mod digest;
+pub mod disk;
 pub mod fetch;
 pub mod server;
 pub mod storage;

@@ -81,6 +81,34 @@ impl fmt::Display for RedactedUrl {
     }
 }
 
+/// `text` with `***` in place of the passwords of the URLs in it (`scheme://user:password@host`, and what joining paths
+/// makes of that).
+pub fn hide_passwords(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains(":/") {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(":/") {
+        let slashes = rest[start + 1..].bytes().take_while(|byte| *byte == b'/').count();
+        let (before, authority) = rest.split_at(start + 1 + slashes);
+        shown.push_str(before);
+        let end = authority.find(['/', '?', '#', ' ', '\n', '\t', '"', '\'']).unwrap_or(authority.len());
+        let (authority, after) = authority.split_at(end);
+        match authority.rsplit_once('@').map(|(user, host)| (user.split_once(':'), host)) {
+            Some((Some((user, _)), host)) => {
+                shown.push_str(user);
+                shown.push_str(":***@");
+                shown.push_str(host);
+            }
+            _ => shown.push_str(authority),
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    shown.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +121,15 @@ mod tests {
         assert_eq!(url.to_string(), "https://user:***@example.com/r.git");
         assert_eq!(format!("{url:?}"), "https://user:***@example.com/r.git");
         assert_eq!(url.without_credentials().as_str(), "https://example.com/r.git");
+    }
+
+    #[test]
+    fn passwords_of_urls_in_texts_are_hidden() {
+        let check = |text: &str, expected: &str| assert_eq!(hide_passwords(text), expected);
+        check("no URL: a:b@c", "no URL: a:b@c");
+        check("get 'https://u:p@w@host/x?y=z': failed", "get 'https://u:***@host/x?y=z': failed");
+        check("https://user@host/a:b@c ssh://git@h:22/r", "https://user@host/a:b@c ssh://git@h:22/r");
+        check("http://:t@a http://u:@b/", "http://:***@a http://u:***@b/");
+        check("open /dir/https:/u:p@host/r: gone", "open /dir/https:/u:***@host/r: gone");
     }
 }

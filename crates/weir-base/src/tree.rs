@@ -35,6 +35,10 @@ pub trait Files: Send + Sync {
     /// The entries of the directory at `path` sorted by name (byte order), or `None` if there is
     /// no such directory.
     fn list(&self, path: &str) -> Option<Vec<Entry>>;
+    /// The path of the file or directory at `path` without symbolic links, or `None` if there is nothing.
+    fn real(&self, path: &str) -> Option<String> {
+        self.kind(path).map(|_| path.to_owned())
+    }
 }
 
 /// A file in a [`MemoryTree`].
@@ -157,6 +161,102 @@ impl Files for MemoryTree {
     }
 }
 
+/// A file tree with symbolic links, which are followed as long as they stay in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkedTree {
+    files: MemoryTree,
+    links: BTreeMap<String, String>,
+}
+
+impl LinkedTree {
+    /// Following more links than this for one path leads nowhere.
+    const LINKS_MAX: usize = 40;
+
+    /// `files` with links: where each lies, and what it points to as stored in it.
+    pub fn new(files: MemoryTree, links: BTreeMap<String, String>) -> Self {
+        Self { files, links }
+    }
+
+    /// The sum of all file sizes in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.files.size_bytes()
+    }
+
+    /// Puts a copy of another tree at the clean path `at`; the content of files is shared.
+    pub fn graft(&mut self, at: &str, other: &Self) {
+        for (path, file) in other.files.files() {
+            // Both parts are clean, so their union is.
+            let _ = self.files.insert(&format!("{at}/{path}"), file.clone());
+        }
+        for path in other.files.directories() {
+            let _ = self.files.insert_directory(&format!("{at}/{path}"));
+        }
+        self.links.extend(other.links.iter().map(|(path, to)| (format!("{at}/{path}"), to.clone())));
+    }
+
+    /// The path without links, whether or not there is something; `None` if it leads out or in circles.
+    fn follow(&self, path: &str) -> Option<String> {
+        let mut found = String::new();
+        let mut ahead: Vec<&str> = path.rsplit('/').collect();
+        let mut links = 0;
+        while let Some(part) = ahead.pop() {
+            match part {
+                "" | "." => {}
+                ".." if found.is_empty() => return None,
+                ".." => found.truncate(found.rfind('/').unwrap_or_default()),
+                part => {
+                    let above = found.len();
+                    if above > 0 {
+                        found.push('/');
+                    }
+                    found.push_str(part);
+                    if let Some(to) = self.links.get(&found) {
+                        links += 1;
+                        if links > Self::LINKS_MAX || to.starts_with('/') {
+                            return None;
+                        }
+                        ahead.extend(to.rsplit('/'));
+                        found.truncate(above);
+                    }
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+impl Files for LinkedTree {
+    fn kind(&self, path: &str) -> Option<Kind> {
+        self.files.kind(&self.follow(path)?)
+    }
+
+    fn read(&self, path: &str) -> Option<Bytes> {
+        self.files.read(&self.follow(path)?)
+    }
+
+    fn list(&self, path: &str) -> Option<Vec<Entry>> {
+        let real = self.follow(path)?;
+        let mut entries = self.files.list(&real)?;
+        let prefix = if real.is_empty() { String::new() } else { format!("{real}/") };
+        for (link, _) in self.links.range(prefix.clone()..).take_while(|(link, _)| link.starts_with(&prefix))
+        {
+            let name = &link[prefix.len()..];
+            if !name.contains('/')
+                && let Some(kind) = self.kind(link)
+            {
+                entries.push(Entry { name: name.to_owned(), directory: kind == Kind::Directory });
+            }
+        }
+        entries.sort();
+        Some(entries)
+    }
+
+    fn real(&self, path: &str) -> Option<String> {
+        let real = self.follow(path)?;
+        self.files.kind(&real).map(|_| real)
+    }
+}
+
 /// Joins `relative` onto `base` and resolves `.` and `..`; `None` if the result would leave the root
 /// or `relative` is absolute.
 pub fn join(base: &str, relative: &str) -> Option<String> {
@@ -211,6 +311,33 @@ mod tests {
         check_join("a", "..", Some(""));
         check_join("a", "../..", None);
         check_join("a", "/etc", None);
+    }
+
+    #[test]
+    fn links_are_followed_within_the_tree() {
+        let files: MemoryTree = [("a/x.yaml", "1"), ("a/b/y.yaml", "2")].into_iter().collect();
+        let links = [
+            ("dir", "a"),
+            ("a/up", "../a/b/y.yaml"),
+            ("a/self", "self"),
+            ("a/out", "../../etc"),
+            ("a/root", "/a"),
+            ("a/gone", "nothing"),
+        ];
+        let links = links.into_iter().map(|(path, to)| (path.to_owned(), to.to_owned())).collect();
+        let tree = LinkedTree::new(files, links);
+        assert_eq!(tree.read("dir/x.yaml").as_deref(), Some(b"1".as_slice()));
+        assert_eq!(tree.read("dir/up").as_deref(), Some(b"2".as_slice()));
+        assert_eq!(tree.real("dir/b").as_deref(), Some("a/b"));
+        for path in ["a/self", "a/out", "a/root", "a/gone"] {
+            assert_eq!(tree.kind(path), None, "{path}");
+        }
+        let names: Vec<String> = tree.list("dir").unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["b", "up", "x.yaml"]);
+        let mut outer = LinkedTree::default();
+        outer.graft("sub/module", &tree);
+        assert_eq!(outer.read("sub/module/dir/up").as_deref(), Some(b"2".as_slice()));
+        assert_eq!(outer.size_bytes(), 2);
     }
 
     #[test]

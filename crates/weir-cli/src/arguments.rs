@@ -6,8 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use weir_api::GoDuration;
 
 use crate::commands::{
-    check, debug, delete, envsubst, events, export, get, kustomize, logs, reconcile, resume, stats, suspend,
-    trace, tree, version,
+    build, check, debug, delete, envsubst, events, export, get, kustomize, logs, reconcile, resume, stats,
+    suspend, trace, tree, version,
 };
 
 /// Looks at, triggers and suspends what the controllers do.
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Stats(stats::Arguments),
     /// Print objects as YAML, ready to be applied elsewhere
     Export(export::Arguments),
+    /// Print what a controller would apply, made from local files
+    Build(build::Arguments),
     /// Build kustomizations offline
     Kustomize(kustomize::Arguments),
     /// Replace variables in text from stdin with those of the environment

@@ -1,56 +1,7 @@
-//! The files of the machine as a tree for the build engine. Nothing is ever written.
-
-use std::fs;
-use std::path::{Path, PathBuf};
+//! A file put over the files of the machine.
 
 use bytes::Bytes;
 use weir_base::tree::{Entry, Files, Kind};
-
-/// The file system below a directory.
-pub(crate) struct Disk {
-    root: PathBuf,
-}
-
-impl Disk {
-    /// The whole file system: kustomizations refer to directories beside their own.
-    pub(crate) fn whole() -> Self {
-        Self { root: PathBuf::from("/") }
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
-    }
-}
-
-impl Files for Disk {
-    fn kind(&self, path: &str) -> Option<Kind> {
-        let metadata = fs::metadata(self.path(path)).ok()?;
-        if metadata.is_dir() {
-            Some(Kind::Directory)
-        } else if metadata.is_file() {
-            Some(Kind::File)
-        } else {
-            None
-        }
-    }
-
-    fn read(&self, path: &str) -> Option<Bytes> {
-        fs::read(self.path(path)).ok().map(Bytes::from)
-    }
-
-    fn list(&self, path: &str) -> Option<Vec<Entry>> {
-        let mut entries: Vec<Entry> = fs::read_dir(self.path(path))
-            .ok()?
-            .filter_map(Result::ok)
-            .filter_map(|entry| {
-                let directory = fs::metadata(entry.path()).ok()?.is_dir();
-                Some(Entry { name: entry.file_name().into_string().ok()?, directory })
-            })
-            .collect();
-        entries.sort();
-        Some(entries)
-    }
-}
 
 /// A tree with one file put over it.
 pub(crate) struct WithFile<'a> {
@@ -75,6 +26,10 @@ impl Files for WithFile<'_> {
         if path == self.path { Some(self.content.clone()) } else { self.tree.read(path) }
     }
 
+    fn real(&self, path: &str) -> Option<String> {
+        if path == self.path { Some(path.to_owned()) } else { self.tree.real(path) }
+    }
+
     fn list(&self, path: &str) -> Option<Vec<Entry>> {
         let mut entries = self.tree.list(path)?;
         let (directory, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
@@ -86,10 +41,4 @@ impl Files for WithFile<'_> {
         }
         Some(entries)
     }
-}
-
-/// The path of a directory of the machine in [`Disk::whole`]; none if there is no such directory.
-pub(crate) fn directory(path: &Path) -> Option<String> {
-    let absolute = fs::canonicalize(path).ok().filter(|path| path.is_dir())?;
-    absolute.to_str().map(|path| path.trim_start_matches('/').to_owned())
 }

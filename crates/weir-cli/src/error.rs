@@ -30,10 +30,8 @@ pub(crate) enum Error {
         #[source]
         source: io::Error,
     },
-    #[error("kustomize build failed")]
-    Kustomize(#[source] weir_kustomize::Error),
-    #[error("variable substitution failed")]
-    Substitution(#[source] weir_kustomize::Error),
+    #[error("--{flag} is not supported: {why}")]
+    Refused { flag: &'static str, why: &'static str },
     #[error("--{flag} is malformed: '{value}'")]
     Flag { flag: &'static str, value: String },
     #[error("failed to connect to the cluster")]
@@ -82,6 +80,22 @@ pub(crate) enum Error {
     ObjectNotFound { subject: String, scope: String },
     #[error("object not managed by Flux")]
     Unmanaged,
+    #[error("no such directory: '{path}'")]
+    Directory { path: String },
+    #[error("malformed {what}")]
+    Malformed {
+        what: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("kustomize build failed")]
+    Build(#[source] weir_kustomize::Error),
+    #[error("failed to substitute variables in line {line}")]
+    Substitute {
+        line: usize,
+        #[source]
+        source: weir_kustomize::Error,
+    },
     #[error("check failed")]
     CheckFailed,
     #[error("invalid object reference '{0}', must be <Kind> or <Kind>/<name>")]

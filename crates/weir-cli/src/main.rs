@@ -4,10 +4,12 @@ mod arguments;
 mod commands;
 mod connection;
 mod digest;
+mod disk;
 mod error;
 mod kind;
 mod kstatus;
 mod output;
+mod remote;
 mod selector;
 mod table;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use weir_api::kustomize::{Kustomization, KustomizationSpec};
 use weir_apply::normalise::{is_encrypted_secret, normalise};
 use weir_apply::object::{ObjectRef, set_metadata};
 use weir_base::tree::{Files, Kind, MemoryTree, join};
-use weir_kustomize::{Substitution, Variables};
+use weir_kustomize::{Remote, Substitution, Variables};
 
 use crate::decide::{self, GROUP};
 pub use crate::engine::Overlay;
@@ -146,12 +146,16 @@ pub fn prepare(
     crate::engine::prepare(files, directory, object).map_err(BuildError::Kustomize)
 }
 
-/// Builds the directory into objects.
+/// Builds the directory into objects; remote files and bases come through `remote`.
 ///
 /// # Errors
 /// Anything in the files that cannot be built.
-pub fn objects(files: &Overlay, directory: &str) -> Result<Vec<Value>, BuildError> {
-    let objects = crate::engine::build(files, directory).map_err(BuildError::Kustomize)?;
+pub fn objects(
+    files: &Overlay,
+    directory: &str,
+    remote: &dyn Remote,
+) -> Result<Vec<Value>, BuildError> {
+    let objects = crate::engine::build(files, directory, remote).map_err(BuildError::Kustomize)?;
     for built in &objects {
         let reference = ObjectRef::of(built);
         if reference.name.is_empty() || reference.kind.is_empty() || reference.version.is_empty() {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use weir_api::kustomize::{Kustomization, KustomizationSpec};
 use weir_base::tree::{Entry, Files, Kind, MemoryTree};
-use weir_kustomize::{Generated, Generation, ImageOverride, Options, PatchOverride, generate};
+use weir_kustomize::{Generated, Generation, ImageOverride, Options, PatchOverride, Remote, generate};
 
 /// The tree with the kustomization file that the spec makes of the one in `directory`.
 ///
@@ -27,8 +27,12 @@ pub(crate) fn prepare(
 ///
 /// # Errors
 /// What the engine says.
-pub(crate) fn build(files: &Overlay, directory: &str) -> Result<Vec<Value>, String> {
-    let output = weir_kustomize::build(files, directory, &Options::default())
+pub(crate) fn build(
+    files: &Overlay,
+    directory: &str,
+    remote: &dyn Remote,
+) -> Result<Vec<Value>, String> {
+    let output = weir_kustomize::build_with(files, directory, &Options::default(), remote)
         .map_err(|error| format!("kustomize build failed: {error}"))?;
     Ok(output.objects)
 }
@@ -101,6 +105,10 @@ impl Files for Overlay {
 
     fn read(&self, path: &str) -> Option<Bytes> {
         self.files.get(path).cloned().or_else(|| self.tree.read(path))
+    }
+
+    fn real(&self, path: &str) -> Option<String> {
+        if path == self.path { Some(path.to_owned()) } else { self.tree.real(path) }
     }
 
     fn list(&self, path: &str) -> Option<Vec<Entry>> {

@@ -24,6 +24,7 @@ use weir_base::clock::Clock;
 use weir_base::tree::MemoryTree;
 use weir_kustomize::Substitution;
 use weir_runtime::{Conclusion, Ended, Pass, Reconciler, Run, Trigger};
+use weir_source::bases::{Access, Bases};
 
 use crate::build;
 use crate::clusters::Clusters;
@@ -73,6 +74,8 @@ pub struct KustomizationReconciler {
     pub settings: Settings,
     /// Who is told what was applied, to notice when it changes.
     pub drift: Option<Arc<DriftWatch>>,
+    /// Where remote files and bases come from.
+    pub bases: Arc<Bases>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
 }
@@ -208,9 +211,9 @@ impl KustomizationReconciler {
         });
         steps.next("Building manifests");
         let cluster = self.clusters.target(object).await?;
-        let (digest, objects) = self.build(object, files, directory).await?;
-        facts.digest = Some(digest);
-        let objects = objects?;
+        let built = self.build(object, files, directory, job.timeout).await?;
+        facts.digest = Some(built.digest);
+        let objects = built.objects?;
 
         steps.next("Detecting drift");
         let watched = self.drift.as_ref().filter(|_| object.spec.kube_config.is_none());
@@ -256,6 +259,7 @@ impl KustomizationReconciler {
         Box::pin(self.check_health(steps, object, job, &*cluster, targets, has_changes)).await?;
         if let Some(drift) = &self.drift
             && may_settle(object)
+            && !built.reads_remote
         {
             let targets = if object.spec.wait { listed } else { Vec::new() };
             drift.settle(object, settled_key(object, job), targets);
@@ -296,7 +300,8 @@ impl KustomizationReconciler {
         object: &Kustomization,
         files: Arc<MemoryTree>,
         directory: String,
-    ) -> Result<(String, Result<Vec<Value>, Cause>), Cause> {
+        timeout: Duration,
+    ) -> Result<Built, Cause> {
         let spec = Arc::new(object.clone());
         let mut prepared = {
             let (spec, directory) = (Arc::clone(&spec), directory.clone());
@@ -312,12 +317,14 @@ impl KustomizationReconciler {
             })
             .await?;
         }
-        let built = off_thread(move || {
-            let mut built = build::objects(&prepared, &directory).map_err(Cause::Build)?;
+        let access = Access { repositories: !self.settings.no_remote_bases, local_repositories: false };
+        let session = self.bases.session(tokio::runtime::Handle::current(), access, timeout);
+        let (built, reads_remote) = off_thread(move || {
+            let mut built = build::objects(&prepared, &directory, &session).map_err(Cause::Build)?;
             if let Some(keys) = &keys {
                 wait_for(decrypt::objects(&mut built, &**keys)).map_err(Cause::Build)?;
             }
-            Ok(built)
+            Ok((built, session.was_used()))
         })
         .await?;
         let variables = match build::first_substituted(&spec.spec, &built) {
@@ -336,7 +343,8 @@ impl KustomizationReconciler {
             if let Some(variables) = variables {
                 build::substitute(&mut built, &variables, substitution).map_err(Cause::Build)?;
             }
-            Ok((build::digest(&built), build::finish(&spec, built)))
+            let digest = build::digest(&built);
+            Ok(Built { digest, objects: build::finish(&spec, built), reads_remote })
         })
         .await
     }
@@ -470,6 +478,15 @@ impl KustomizationReconciler {
         set_healthy(steps, false, reason::HEALTH_CHECK_FAILED, &message);
         Cause::Unhealthy { message, elapsed: started.elapsed() }
     }
+}
+
+/// What came out of a build.
+struct Built {
+    /// The digest before the spec's last touches.
+    digest: String,
+    objects: Result<Vec<Value>, Cause>,
+    /// Whether the same artifact may give other objects next time.
+    reads_remote: bool,
 }
 
 /// Whether watching can stand in for comparing: not for other clusters, nor for variables that may

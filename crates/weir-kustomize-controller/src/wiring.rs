@@ -13,6 +13,8 @@ use weir_artifact::fetch::{Fetcher, Options as FetchOptions};
 use weir_kms::{Endpoints, Requests};
 use weir_runtime::{Change, Handle, Index, ObjectKey, Priority, Runtime, Store, Trigger, Watched};
 
+use weir_source::bases::{Bases, Limits};
+
 use crate::clusters::KubernetesClusters;
 use crate::decide::{self, GROUP};
 use crate::drift::DriftWatch;
@@ -70,6 +72,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         keyring,
         settings,
         drift: drift.clone(),
+        bases: Arc::new(Bases::new(Limits::default())),
         clock: runtime.clock(),
     };
     let handle = runtime.controller(&kustomizations, reconciler, |_| {});

@@ -23,6 +23,7 @@ use weir_base::tree::MemoryTree;
 use weir_kms::{Endpoints, Requests};
 use weir_runtime::{Ended, Failed, Notice, Pass, Reconciler, Store, Trigger};
 use weir_sops::AgeIdentities;
+use weir_source::bases::{Bases, Limits};
 
 use crate::clusters::Clusters;
 use crate::decide;
@@ -146,6 +147,7 @@ impl World {
                 keyring: keyring(),
                 settings: Settings::new(&flags, Gates::with(gates)).unwrap(),
                 drift: None,
+                bases: Arc::new(Bases::new(Limits::default())),
                 clock: Arc::new(FixedClock(NOW)),
             },
             cluster,

@@ -1,5 +1,9 @@
 //! Errors of a build. Their texts carry the distinctive phrases of kustomize, which people search for.
 
+use std::borrow::Cow;
+
+use weir_base::redact::hide_passwords;
+
 /// The result of an engine step.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -55,18 +59,20 @@ pub enum Error {
 impl Error {
     /// An error of the input.
     pub(crate) fn message(message: impl Into<String>) -> Self {
-        Self::Invalid { message: message.into() }
+        Self::Invalid { message: shown(message.into()) }
     }
 
     /// This error with the step that met it in front.
     pub(crate) fn within(self, context: impl Into<String>) -> Self {
-        Self::Within { context: context.into(), source: Box::new(self) }
+        Self::Within { context: shown(context.into()), source: Box::new(self) }
     }
 
     /// Names the file a YAML error was met in; other errors stay as they are.
     pub(crate) fn in_file(self, file: &str) -> Self {
         match self {
-            Self::MalformedYaml { problem } => Self::MalformedYamlFile { problem, file: file.to_owned() },
+            Self::MalformedYaml { problem } => {
+                Self::MalformedYamlFile { problem, file: shown(file.to_owned()) }
+            }
             other => other,
         }
     }
@@ -88,6 +94,14 @@ impl Error {
 
     pub(crate) fn is_timeout(&self) -> bool {
         matches!(self.root(), Self::Timeout { .. })
+    }
+}
+
+/// A text without the passwords of the URLs in it.
+fn shown(text: String) -> String {
+    match hide_passwords(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(shown) => shown,
     }
 }
 

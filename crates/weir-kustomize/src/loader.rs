@@ -51,9 +51,10 @@ impl<'a> Loader<'a> {
         remote: &'a dyn Remote,
     ) -> Result<Rc<Self>> {
         let root = root.trim_matches('/');
+        let root = join("", root).unwrap_or_default();
         let loader = Self {
             tree: Tree::Local(files),
-            root: join("", root).unwrap_or_default(),
+            root: files.real(&root).unwrap_or(root),
             tree_name: options.tree_name.trim_end_matches('/').to_owned(),
             root_only: options.load_restriction == LoadRestriction::RootOnly,
             repository: None,
@@ -136,7 +137,7 @@ impl<'a> Loader<'a> {
                 Some(Kind::Directory) => {
                     return Err(Error::message(format!("'{}' must resolve to a file", self.shown(&inside))));
                 }
-                Some(Kind::File) if !is_below(&inside, &self.root) => {
+                Some(Kind::File) if !is_below(&files.real(&inside).unwrap_or_default(), &self.root) => {
                     return Err(Error::message(format!(
                         "security; file '{}' is not in or below '{}'",
                         self.shown(&inside),
@@ -185,6 +186,8 @@ impl<'a> Loader<'a> {
             None => error.within(NOT_A_DIRECTORY),
         })?;
         self.confirm_directory(&root)?;
+        // Roots are what links lead to; everything in a kustomization is relative to that.
+        let root = self.tree.files().real(&root).unwrap_or(root);
         self.check_cycle(&root)?;
         Ok(Rc::new(Self {
             tree: self.tree.clone(),
@@ -213,8 +216,8 @@ impl<'a> Loader<'a> {
         }
         let files = self.remote.repository(&spec).map_err(remote_error)?;
         let loader = Self {
+            root: files.real(&spec.path).unwrap_or_else(|| spec.path.clone()),
             tree: Tree::Cloned(files),
-            root: spec.path.clone(),
             tree_name: format!("/{}", spec.clone_url),
             root_only: true,
             repository: Some(Rc::new(spec)),

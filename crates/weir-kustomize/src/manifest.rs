@@ -246,8 +246,11 @@ impl<'a> Reader<'a> {
                     let event = self.next()?;
                     let is_alias = matches!(event.kind, EventKind::Alias(_));
                     let value = self.node(event)?;
+                    // A collection as key is an error when the object is written, as in the reference. Template
+                    // braces that were not replaced look like one.
                     let Node::Scalar(key) = key else {
-                        return Err(Error::message("json: unsupported type: map key that is no scalar"));
+                        map.push_entry(Scalar::new("{…}", Tag::Null, Style::Plain), value);
+                        continue;
                     };
                     if key.tag == Tag::Merge {
                         if merges.is_some() {

@@ -461,7 +461,8 @@ fn scalar_to_json(scalar: &Scalar) -> Result<Value> {
         Resolved::Owned(text) => Value::String(text),
         Resolved::Merge => Value::String(scalar.text.to_string()),
         Resolved::Invalid => {
-            return Err(Error::message(format!("yaml: cannot decode '{}' as {:?}", scalar.text, scalar.tag)));
+            let tag = format!("{:?}", scalar.tag).to_lowercase();
+            return Err(Error::message(format!("yaml: cannot decode !!str `{}` as a !!{tag}", scalar.text)));
         }
     })
 }

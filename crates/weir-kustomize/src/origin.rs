@@ -27,7 +27,7 @@ impl Origin {
     pub(crate) fn append(&self, path: &str) -> Self {
         let mut origin = self.clone();
         if let Some(spec) = crate::remote::RepoSpec::parse(path) {
-            origin.repo = spec.clone_url;
+            origin.repo = weir_base::redact::hide_passwords(&spec.clone_url).into_owned();
             origin.reference = spec.reference.unwrap_or_default();
             origin.path = spec.path;
         } else {

@@ -1,5 +1,6 @@
 //! Source clients: a specification and credentials in, a revision and files out.
 //!
+//! - [`bases`]: the remote files and repositories of kustomizations,
 //! - [`git`]: Git repositories over HTTP(S), without a work tree and without a Git binary,
 //! - [`oci`]: artifacts in container registries,
 //! - [`helm`]: chart repositories,
@@ -8,6 +9,7 @@
 //!
 //! Nothing here knows Kubernetes.
 
+pub mod bases;
 pub mod connection;
 pub mod git;
 pub mod helm;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::archive::{self, File};
-use super::{reference_version, say, theirs, unpack};
+use super::{ours, reference_version, say, theirs, unpack};
 
 const CASES: &str = "crates/weir-kustomize/tests/golden";
 
@@ -45,6 +45,19 @@ pub(crate) fn run(root: &Path, record: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A text without the addresses of memory the reference prints, which differ from run to run.
+fn without_addresses(text: &str) -> String {
+    const START: &str = "&{0x";
+    let mut parts = text.split(START);
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        result.push_str(START);
+        result.push('…');
+        result.push_str(part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()));
+    }
+    result
+}
+
 /// The text of a file of cases with the answers of the reference.
 fn recorded(text: &str, fixtures: &[File<'_>], cases: &mut usize) -> anyhow::Result<String> {
     let start = text.find("=== ").unwrap_or(text.len());
@@ -53,7 +66,8 @@ fn recorded(text: &str, fixtures: &[File<'_>], cases: &mut usize) -> anyhow::Res
         *cases += 1;
         let scratch = tempfile::tempdir()?;
         unpack(&case.input(fixtures), scratch.path())?;
-        let answer = theirs(&scratch.path().join(case.setting("root").unwrap_or(".")))?;
+        let root = scratch.path().join(case.setting("root").unwrap_or("."));
+        let answer = theirs(&root)?;
         let mut put = |text: &str| result.push_str(text);
         put("=== ");
         put(case.name);
@@ -74,8 +88,18 @@ fn recorded(text: &str, fixtures: &[File<'_>], cases: &mut usize) -> anyhow::Res
                 put("-- want.error --\n");
                 // A crash of the reference ends with the state of its threads.
                 let error = error.split("\n\ngoroutine ").next().unwrap_or_default();
-                put(&error.replace(&canonical, "/case").replace(&shown, "/case"));
+                let place = |text: &str| {
+                    without_addresses(&text.replace(&canonical, "/case").replace(&shown, "/case"))
+                };
+                put(&place(error));
                 put("\n");
+                if case.setting("phrase").is_some()
+                    && let Err(own) = ours(&root)
+                {
+                    put("-- want.ours --\n");
+                    put(&place(&own));
+                    put("\n");
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Random kustomizations, the same for the same seed.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::bail;
 use rand::rngs::StdRng;
@@ -418,7 +418,7 @@ impl Case {
 }
 
 /// A base with three objects and an overlay with the usual changes.
-pub(crate) fn small_overlay(directory: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn small_overlay(directory: &Path) -> anyhow::Result<()> {
     let files = vec![
         (
             "base/kustomization.yaml",
@@ -439,12 +439,11 @@ pub(crate) fn small_overlay(directory: &Path) -> anyhow::Result<PathBuf> {
     ];
     let files: Vec<(String, String)> =
         files.into_iter().map(|(name, content)| (name.to_owned(), content.to_owned())).collect();
-    unpack(&files, directory)?;
-    Ok(directory.join("overlay"))
+    unpack(&files, directory)
 }
 
 /// Deployments with prefix, labels, images and 50 patches.
-pub(crate) fn many_deployments(directory: &Path, count: usize) -> anyhow::Result<PathBuf> {
+pub(crate) fn many_deployments(directory: &Path, count: usize) -> anyhow::Result<()> {
     let mut all = String::new();
     for number in 0..count {
         let _ = write!(
@@ -472,6 +471,5 @@ pub(crate) fn many_deployments(directory: &Path, count: usize) -> anyhow::Result
             ),
         ),
     ];
-    unpack(&files, directory)?;
-    Ok(directory.join("overlay"))
+    unpack(&files, directory)
 }

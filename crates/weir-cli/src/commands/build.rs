@@ -9,16 +9,17 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use weir_api::kustomize::{Kustomization, KustomizationSpec, SubstituteStrategy};
 use weir_api::names::label::{KUSTOMIZE_NAME, KUSTOMIZE_NAMESPACE};
+use weir_artifact::disk::DiskTree;
 use weir_base::tree::Files;
-use weir_kustomize::{Generation, ImageOverride, Options, PatchOverride, Substitution, Variables};
+use weir_kustomize::{Generation, ImageOverride, Options, PatchOverride, Remote, Substitution, Variables};
 
 use super::debug;
 use crate::arguments::GlobalArguments;
 use crate::connection::Connection;
-use crate::disk::{self, Disk, WithFile};
+use crate::disk::WithFile;
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::{output, view};
+use crate::{output, remote, view};
 
 /// What stands for values that are encrypted.
 const MASK: &str = "**SOPS**";
@@ -61,7 +62,7 @@ struct KustomizationArguments {
 /// Prints the objects as a YAML stream.
 pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Result<(), Error> {
     let Target::Kustomization(arguments) = &arguments.target;
-    let directory = disk::directory(&arguments.path)
+    let directory = DiskTree::directory(&arguments.path)
         .ok_or_else(|| Error::Directory { path: arguments.path.display().to_string() })?;
     let (object, variables) = if arguments.dry_run {
         let object = described(arguments, &global.namespace)?.unwrap_or_default();
@@ -81,13 +82,12 @@ pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Resu
     };
     let kustomization: Kustomization = serde_json::from_value(object)
         .map_err(|error| Error::Malformed { what: "Kustomization", source: Box::new(error) })?;
-    let objects = build(
-        &Disk::whole(),
-        &directory,
-        &kustomization,
-        &variables.into_iter().collect(),
-        arguments.strict_substitute,
-    )?;
+    let strict = arguments.strict_substitute;
+    let variables: Variables = variables.into_iter().collect();
+    let objects = remote::with_session(move |remote| {
+        build(&DiskTree::whole(), &directory, &kustomization, &variables, strict, remote)
+    })
+    .await?;
     output::data(&weir_manifest::to_yaml_stream(&objects))
 }
 
@@ -127,12 +127,14 @@ fn build(
     object: &Kustomization,
     variables: &Variables,
     strict: bool,
+    remote: &dyn Remote,
 ) -> Result<Vec<Value>, Error> {
     let spec = &object.spec;
     let generated = weir_kustomize::generate(files, directory, &generation(spec)?).map_err(Error::Build)?;
     let tree = WithFile::new(files, generated.path, generated.content);
-    let mut objects =
-        weir_kustomize::build(&tree, directory, &Options::default()).map_err(Error::Build)?.objects;
+    let mut objects = weir_kustomize::build_with(&tree, directory, &Options::default(), remote)
+        .map_err(Error::Build)?
+        .objects;
     if let Some(post_build) = &spec.post_build {
         let always = post_build.substitute_strategy == Some(SubstituteStrategy::Always);
         for built in &mut objects {
@@ -241,6 +243,8 @@ fn generation(spec: &KustomizationSpec) -> Result<Generation, Error> {
 
 #[cfg(test)]
 mod tests {
+    use weir_kustomize::NoRemote;
+
     use super::*;
     use bytes::Bytes;
     use serde_json::json;
@@ -280,7 +284,7 @@ mod tests {
             "postBuild": {"substitute": {"REGION": "eu"}},
         }));
         let variables = [("REGION", "eu")].into_iter().collect();
-        let objects = build(&files, "apps", &object, &variables, false).unwrap();
+        let objects = build(&files, "apps", &object, &variables, false, &NoRemote).unwrap();
         insta::assert_snapshot!(weir_manifest::to_yaml_stream(&objects), @r"
         apiVersion: v1
         data:
@@ -295,7 +299,7 @@ mod tests {
           name: prod-settings
           namespace: web
         ");
-        let error = build(&files, "apps", &object, &Variables::new(), true);
+        let error = build(&files, "apps", &object, &Variables::new(), true, &NoRemote);
         assert!(error.is_ok(), "nothing to substitute with");
     }
 

@@ -94,7 +94,10 @@ const fn part(history: bool) -> &'static str {
 }
 
 /// The variables a Kustomization substitutes: those of ConfigMaps and Secrets in their order, then its own.
-async fn variables(connection: &Connection, object: &Value) -> Result<BTreeMap<String, String>, Error> {
+pub(super) async fn variables(
+    connection: &Connection,
+    object: &Value,
+) -> Result<BTreeMap<String, String>, Error> {
     let Some(post_build) = object.pointer("/spec/postBuild") else {
         let subject = format!("Kustomization/{}/{}", view::namespace(object), view::name(object));
         return Err(Error::FieldMissing { field: "spec.postBuild", subject });
@@ -131,7 +134,7 @@ async fn read(
 }
 
 /// The variables in the object itself, on one line each.
-fn inline(post_build: &Value) -> BTreeMap<String, String> {
+pub(super) fn inline(post_build: &Value) -> BTreeMap<String, String> {
     let own = post_build["substitute"].as_object().into_iter().flatten();
     own.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().replace('\n', ""))).collect()
 }

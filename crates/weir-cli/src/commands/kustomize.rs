@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use weir_base::tree::{Entry, Files, Kind};
-use weir_kustomize::{LoadRestriction, Options, build, is_cluster_scoped};
+use weir_artifact::disk::DiskTree;
+use weir_kustomize::{LoadRestriction, Options, build_with, is_cluster_scoped};
 use weir_manifest::to_yaml;
 
 use crate::error::Error;
-use crate::output;
+use crate::{output, remote};
 
 /// Arguments of `weir kustomize`.
 #[derive(Debug, Args)]
@@ -56,23 +55,35 @@ enum Restrictor {
 }
 
 /// Builds and prints.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
+pub(crate) async fn run(arguments: &Arguments) -> Result<(), Error> {
     let Kustomize::Build(arguments) = &arguments.command;
-    for (given, flag) in
-        [(arguments.enable_alpha_plugins, "enable-alpha-plugins"), (arguments.enable_helm, "enable-helm")]
-    {
+    for (given, flag, why) in [
+        (
+            arguments.enable_alpha_plugins,
+            "enable-alpha-plugins",
+            "external plugins and functions are never run",
+        ),
+        (
+            arguments.enable_helm,
+            "enable-helm",
+            "charts are not inflated in kustomizations; use a HelmRelease",
+        ),
+    ] {
         if given {
-            return Err(Error::Flag { flag, value: "not supported".to_owned() });
+            return Err(Error::Refused { flag, why });
         }
     }
-    let unreadable = |source| Error::File { path: arguments.directory.display().to_string(), source };
-    let directory = arguments.directory.canonicalize().map_err(unreadable)?;
+    let directory = DiskTree::directory(&arguments.directory)
+        .ok_or_else(|| Error::Directory { path: arguments.directory.display().to_string() })?;
     let load_restriction = match arguments.load_restrictor {
         Restrictor::RootOnly => LoadRestriction::RootOnly,
         Restrictor::None => LoadRestriction::None,
     };
     let options = Options { load_restriction, ..Options::command_line() };
-    let built = build(&Disk, &directory.to_string_lossy(), &options).map_err(Error::Kustomize)?;
+    let built = remote::with_session(move |remote| {
+        build_with(&DiskTree::whole(), &directory, &options, remote).map_err(Error::Build)
+    })
+    .await?;
     match &arguments.output {
         None => output::data(&built.to_yaml()),
         Some(path) if path.is_dir() => write_each(&built.objects, path),
@@ -115,39 +126,6 @@ fn file_name(object: &Value, several_namespaces: bool) -> String {
     let parts: Vec<String> = namespace.into_iter().chain(own).collect();
     // A name cannot lead out of the directory.
     format!("{}.yaml", parts.join("_").replace('/', "_"))
-}
-
-/// The files of the machine as a tree whose root is `/`.
-struct Disk;
-
-impl Disk {
-    fn path(path: &str) -> PathBuf {
-        Path::new("/").join(path)
-    }
-}
-
-impl Files for Disk {
-    fn kind(&self, path: &str) -> Option<Kind> {
-        let metadata = std::fs::metadata(Self::path(path)).ok()?;
-        if metadata.is_dir() { Some(Kind::Directory) } else { metadata.is_file().then_some(Kind::File) }
-    }
-
-    fn read(&self, path: &str) -> Option<Bytes> {
-        std::fs::read(Self::path(path)).ok().map(Bytes::from)
-    }
-
-    fn list(&self, path: &str) -> Option<Vec<Entry>> {
-        let mut entries: Vec<Entry> = std::fs::read_dir(Self::path(path))
-            .ok()?
-            .filter_map(Result::ok)
-            .map(|entry| Entry {
-                name: entry.file_name().to_string_lossy().into_owned(),
-                directory: entry.path().is_dir(),
-            })
-            .collect();
-        entries.sort();
-        Some(entries)
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The sub-commands, one file each.
 
+pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod debug;
 pub(crate) mod delete;
@@ -28,7 +29,8 @@ use crate::error::Error;
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     let global = &arguments.global;
     match arguments.command {
-        Command::Kustomize(arguments) => kustomize::run(&arguments),
+        Command::Kustomize(arguments) => kustomize::run(&arguments).await,
+        Command::Build(arguments) => build::run(global, &arguments).await,
         Command::Envsubst(arguments) => envsubst::run(&arguments),
         Command::Version(arguments) => version::run(global, &arguments).await,
         Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,

@@ -1,5 +1,7 @@
 use serde_json::{Value, json};
 
+use weir_kustomize::NoRemote;
+
 use super::*;
 
 #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
@@ -24,7 +26,7 @@ fn prepared_objects(
     directory: &str,
     object: &Kustomization,
 ) -> Result<Vec<Value>, BuildError> {
-    objects(&prepare(Arc::new(files.clone()), directory, object)?, directory)
+    objects(&prepare(Arc::new(files.clone()), directory, object)?, directory, &NoRemote)
 }
 
 #[track_caller]

@@ -291,3 +291,44 @@ async fn encrypted_secrets_are_applied_in_plain_or_not_at_all() {
     assert_eq!(applied["data"]["user"], "YWRtaW4=");
     assert_eq!(applied.get("sops"), None);
 }
+
+/// Answers every request with this text until the test ends.
+fn file_server(body: String) -> std::net::SocketAddr {
+    use std::io::{BufRead as _, BufReader, Write as _};
+
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let head = BufReader::new(stream.try_clone().unwrap()).lines();
+            head.map_while(Result::ok).find(String::is_empty);
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn files_of_other_servers_are_built_and_bases_can_be_refused() {
+    let host = file_server(config("remote", "1"));
+    let mut world = World::new(json!({}), &[]);
+    let kustomization = format!("resources: ['http://{host}/remote.yaml']\n");
+    world.publish("r1", &[("kustomization.yaml", &kustomization)]);
+    world.run().await.unwrap();
+    assert_eq!(world.inventory(), ["ConfigMap/n/remote"]);
+
+    world.reconciler.settings.no_remote_bases = true;
+    world.publish("r2", &[("kustomization.yaml", &kustomization)]);
+    world.run().await.unwrap();
+    let base = format!("resources: ['git::http://user:hunter2@{host}/org/repo//base']\n");
+    world.publish("r3", &[("kustomization.yaml", &base)]);
+    let error = world.run().await.unwrap_err();
+    assert!(error.contains("remote bases are disabled (--no-remote-bases)"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+    assert!(!world.ready().contains("hunter2"), "{}", world.ready());
+    assert_eq!(world.inventory(), ["ConfigMap/n/remote"], "nothing is pruned after a failed build");
+}

@@ -1,7 +1,8 @@
 //! Files of golden cases: text archives with many cases, each with many small files.
 //!
 //! A case starts with a line `=== name`; lines behind it up to the first file are comments and settings. A file
-//! starts with a line `-- path --`. A line `-- path = fixture --` stands for a file of `fixtures.txtar`.
+//! starts with a line `-- path --`. A line `-- path = fixture --` stands for a file of `fixtures.txtar`. The setting
+//! `escaped: FILE...` names files with escapes for bytes: `\xNN`, and `\\` for a backslash.
 
 /// One case.
 pub struct Case<'a> {
@@ -32,7 +33,8 @@ impl<'a> Case<'a> {
     }
 
     /// The input files with their content; unknown fixtures are empty.
-    pub fn input(&self, fixtures: &[File<'_>]) -> Vec<(String, String)> {
+    pub fn input(&self, fixtures: &[File<'_>]) -> Vec<(String, Vec<u8>)> {
+        let escaped = self.setting("escaped").unwrap_or_default();
         self.files
             .iter()
             .filter(|file| !file.path.starts_with("want."))
@@ -44,10 +46,32 @@ impl<'a> Case<'a> {
                         .map_or("", |fixture| fixture.content),
                     None => file.content,
                 };
-                (file.path.to_owned(), content.to_owned())
+                let is_escaped = escaped.split(' ').any(|path| path == file.path);
+                (file.path.to_owned(), if is_escaped { unescape(content) } else { content.into() })
             })
             .collect()
     }
+}
+
+/// The bytes that `\xNN` and `\\` stand for; other backslashes are themselves.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(position) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..position]);
+        rest = &rest[position + 1..];
+        if let Some(hex) = rest.strip_prefix('x').and_then(|rest| rest.get(..2))
+            && let Ok(byte) = u8::from_str_radix(hex, 16)
+        {
+            bytes.push(byte);
+            rest = &rest[3..];
+        } else {
+            bytes.push(b'\\');
+            rest = rest.strip_prefix('\\').unwrap_or(rest);
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes
 }
 
 /// The cases of a text.

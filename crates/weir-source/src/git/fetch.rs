@@ -10,12 +10,13 @@ use gix::protocol::fetch::{Arguments, Negotiate, Response, Shallow, Tags, negoti
 use gix::protocol::handshake::Ref;
 use gix::protocol::{Handshake, LsRefsCommand, ls_refs::RefPrefixes};
 use gix_transport::client::blocking_io::http::Transport;
+use weir_base::tree::LinkedTree;
 
 use super::cache::Lease;
 use super::select::{Choice, Chosen, Listed, SelectError, Target};
 use super::transport::{HttpClient, Session};
 use super::worktree::Worktree;
-use super::{Checkout, GitError, Limits, Outcome, Request, TransportError};
+use super::{Checkout, GitError, Limits, LocalError, Outcome, Request, TransportError};
 
 /// No single object of a pack may need more memory than this.
 const OBJECT_BYTES_MAX: usize = 1 << 30;
@@ -75,7 +76,7 @@ pub(super) fn checkout(
     lease.evict_others();
     let commit_id = chosen.commit.to_string();
     let objects = lease.objects().map_err(|source| cache_error(&lease, source))?;
-    let worktree = Worktree::of_tree(objects, commit.tree, limits.entries_max, lease)
+    let worktree = Worktree::of_tree(objects, commit.tree, limits.entries_max, Some(lease))
         .map_err(|source| GitError::Tree { commit: commit_id.clone(), source })?;
     Ok(Outcome::Changed(Box::new(Checkout {
         revision,
@@ -296,6 +297,30 @@ impl Operation<'_> {
 
 const NOT_FOUND: &str = "object not found";
 const NOT_A_COMMIT: &str = "the object is not a commit";
+
+/// The files of a commit of a repository of this machine.
+pub(super) fn read_local(
+    path: &std::path::Path,
+    reference: &str,
+    bytes_max: u64,
+    entries_max: usize,
+) -> Result<LinkedTree, LocalError> {
+    let repository = gix::open_opts(path, gix::open::Options::isolated())
+        .map_err(|error| LocalError::Open(error.to_string()))?;
+    let missing = || LocalError::Reference(reference.to_owned());
+    let id = match Target::fetched(reference) {
+        Target::Commit { id, .. } => id,
+        _ => Target::fetched_names(reference)
+            .iter()
+            .find_map(|name| repository.try_find_reference(name.as_str()).ok().flatten())
+            .and_then(|mut found| found.peel_to_id().ok())
+            .ok_or_else(missing)?
+            .detach(),
+    };
+    let commit = read_commit(&repository.objects, id).map_err(|_| missing())?;
+    let worktree = Worktree::of_tree((*repository.objects).clone(), commit.tree, entries_max, None)?;
+    Ok(worktree.into_tree(bytes_max)?)
+}
 
 fn read_commit(objects: &gix::odb::Handle, id: ObjectId) -> Result<Commit, String> {
     let mut buffer = Vec::new();

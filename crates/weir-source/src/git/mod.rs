@@ -24,7 +24,7 @@ use crate::connection::{ClientCertificate, Proxy};
 
 pub use error::{GitError, TransportError};
 pub use select::{Reference, SelectError, Target};
-pub use worktree::{ArchiveError, IncludeError, Worktree};
+pub use worktree::{ArchiveError, IncludeError, TreeError, Worktree};
 
 /// How much a repository may cost.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +99,34 @@ pub struct Request {
     pub known_revision: Option<String>,
     /// The longest the whole operation may take.
     pub timeout: Duration,
+}
+
+/// Why a repository of this machine cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// It is not a repository.
+    #[error("not a Git repository: {0}")]
+    Open(String),
+    /// There is no such reference or commit.
+    #[error("couldn't find remote ref {0}")]
+    Reference(String),
+    /// Its files cannot be read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+/// The files of a commit of the repository at `path` on this machine. `reference` is what
+/// [`Target::fetched`] takes. Blocks.
+///
+/// # Errors
+/// There is no such repository or commit, or it is larger than the limits.
+pub fn read_local(
+    path: &std::path::Path,
+    reference: &str,
+    bytes_max: u64,
+    entries_max: usize,
+) -> Result<weir_base::tree::LinkedTree, LocalError> {
+    fetch::read_local(path, reference, bytes_max, entries_max)
 }
 
 /// What a checkout found.

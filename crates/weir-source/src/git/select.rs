@@ -34,6 +34,8 @@ pub enum Target {
     },
     /// Any reference by its full name.
     Name(String),
+    /// What `git fetch` takes as a name: looked up as it is, then below `refs/`, as tag, and as branch.
+    Any(String),
     /// A commit.
     Commit {
         /// Its id.
@@ -131,6 +133,19 @@ impl Target {
         Ok(Self::Branch(given(&reference.branch).unwrap_or_else(|| "master".to_owned())))
     }
 
+    /// What `git fetch` makes of a text: the id of a commit in full, or [`Target::Any`].
+    pub fn fetched(text: &str) -> Self {
+        match ObjectId::from_hex(text.as_bytes()) {
+            Ok(id) => Self::Commit { id, label: None, branch: None },
+            Err(_) => Self::Any(text.to_owned()),
+        }
+    }
+
+    /// The full names [`Target::Any`] may stand for, the first that exists wins.
+    pub(super) fn fetched_names(name: &str) -> [String; 4] {
+        ["", "refs/", "refs/tags/", "refs/heads/"].map(|prefix| format!("{prefix}{name}"))
+    }
+
     /// Whether errors speak of listing rather than of cloning.
     pub(super) fn always_lists(&self) -> bool {
         matches!(self, Self::Name(_))
@@ -145,6 +160,7 @@ impl Target {
             Self::Tag(tag) => vec![format!("refs/tags/{tag}")],
             Self::Semver { .. } => vec!["refs/tags/".to_owned()],
             Self::Name(name) => vec![name.strip_suffix(PEELED).unwrap_or(name).to_owned()],
+            Self::Any(name) => Self::fetched_names(name).to_vec(),
             Self::Commit { branch: None, .. } => vec!["HEAD".to_owned()],
         }
     }
@@ -171,6 +187,11 @@ impl Target {
                     .filter(|found| plain.len() == name.len() || found.tag.is_some())
                     .ok_or_else(|| SelectError::NameNotFound(name.clone()))?;
                 one(found.object, Some(name.clone()))
+            }
+            Self::Any(name) => {
+                let names = Self::fetched_names(name);
+                let found = names.iter().find_map(|name| find(name));
+                one(found.ok_or_else(|| SelectError::NotFound(name.clone()))?.object, Some(name.clone()))
             }
             Self::Commit { id, label, branch } => {
                 if let Some(branch) = branch {

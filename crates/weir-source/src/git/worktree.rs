@@ -9,7 +9,7 @@ use gix::ObjectId;
 use gix::objs::FindExt as _;
 use gix::objs::tree::EntryKind;
 use weir_artifact::archive::{ArchiveWriter, compare_paths};
-use weir_base::tree::{Files as _, Kind, MemoryTree, join};
+use weir_base::tree::{File, Files as _, Kind, LinkedTree, MemoryTree, join};
 
 use super::cache::Lease;
 use crate::ignore::{IGNORE_FILE, Rules};
@@ -37,6 +37,9 @@ pub enum TreeError {
     /// A name no work tree can have.
     #[error("invalid path '{0}'")]
     InvalidPath(String),
+    /// More than may be held in memory.
+    #[error("the files are larger than {0} bytes")]
+    TooLarge(u64),
 }
 
 /// Why an archive was not written.
@@ -68,8 +71,10 @@ pub enum IncludeError {
 pub struct Worktree {
     objects: gix::odb::Handle,
     nodes: BTreeMap<Path, Node>,
+    /// Paths and commits of submodules, in path order.
+    submodules: Vec<(String, String)>,
     /// Keeps the objects where they are.
-    _lease: Lease,
+    _lease: Option<Lease>,
 }
 
 /// A path ordered as archives are.
@@ -98,7 +103,7 @@ impl Path {
 enum Node {
     Directory,
     /// A link: there for existence checks, never archived.
-    Link,
+    Link(ObjectId),
     File {
         content: Content,
         executable: bool,
@@ -122,9 +127,10 @@ impl Worktree {
         objects: gix::odb::Handle,
         root: ObjectId,
         entries_max: usize,
-        lease: Lease,
+        lease: Option<Lease>,
     ) -> Result<Self, TreeError> {
         let mut nodes = BTreeMap::new();
+        let mut submodules = Vec::new();
         let mut waiting = vec![(Vec::new(), root, 0)];
         let mut buffer = Vec::new();
         while let Some((directory, id, depth)) = waiting.pop() {
@@ -150,8 +156,11 @@ impl Worktree {
                         Node::Directory
                     }
                     // A submodule that is not fetched is an empty directory.
-                    EntryKind::Commit => Node::Directory,
-                    EntryKind::Link => Node::Link,
+                    EntryKind::Commit => {
+                        submodules.push((String::from_utf8_lossy(&path).into_owned(), entry.oid.to_string()));
+                        Node::Directory
+                    }
+                    EntryKind::Link => Node::Link(entry.oid.to_owned()),
                     kind @ (EntryKind::Blob | EntryKind::BlobExecutable) => Node::File {
                         content: Content::Object(entry.oid.to_owned()),
                         executable: kind == EntryKind::BlobExecutable,
@@ -163,7 +172,40 @@ impl Worktree {
                 }
             }
         }
-        Ok(Self { objects, nodes, _lease: lease })
+        submodules.sort();
+        Ok(Self { objects, nodes, submodules, _lease: lease })
+    }
+
+    /// The paths of the submodules with the commits they stand at. Their directories are empty.
+    pub fn submodules(&self) -> Vec<(String, String)> {
+        self.submodules.clone()
+    }
+
+    /// All files and links in memory. Blocks.
+    ///
+    /// Errors: together they are larger than `bytes_max`, or an object is missing. Paths that are not UTF-8 are left
+    /// out.
+    pub fn into_tree(self, bytes_max: u64) -> Result<LinkedTree, TreeError> {
+        let mut tree = MemoryTree::new();
+        let mut links = BTreeMap::new();
+        let mut left = bytes_max;
+        for (path, node) in &self.nodes {
+            let Ok(text) = std::str::from_utf8(&path.0) else { continue };
+            let invalid = |_| TreeError::InvalidPath(text.to_owned());
+            match node {
+                Node::Directory => tree.insert_directory(text).map_err(invalid)?,
+                Node::Link(id) => {
+                    let target = self.read(text, &Content::Object(*id))?;
+                    links.insert(text.to_owned(), String::from_utf8_lossy(&target).into_owned());
+                }
+                Node::File { content, executable } => {
+                    let data = self.read(text, content)?;
+                    left = left.checked_sub(data.len() as u64).ok_or(TreeError::TooLarge(bytes_max))?;
+                    tree.insert(text, File { data, executable: *executable }).map_err(invalid)?;
+                }
+            }
+        }
+        Ok(LinkedTree::new(tree, links))
     }
 
     /// Whether there is anything at `path`.
@@ -253,7 +295,7 @@ impl Worktree {
         for (path, node) in &self.nodes {
             let text = path.text();
             match node {
-                Node::Link => {}
+                Node::Link(_) => {}
                 Node::Directory => {
                     if !rules.excludes(&text, true) {
                         archive.directory(&path.0)?;
@@ -303,7 +345,7 @@ impl Worktree {
                 let below = format!("{target}/");
                 kind == Kind::File || self.nodes.keys().any(|path| path.0.starts_with(below.as_bytes()))
             }
-            Some(Node::Link | Node::File { .. }) => kind == Kind::Directory,
+            Some(Node::Link(_) | Node::File { .. }) => kind == Kind::Directory,
         };
         blocked_above || blocked_at
     }

@@ -1,6 +1,7 @@
 //! Git checkouts against the real `git http-backend`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "failing is what tests do")]
 
+mod bases;
 mod server;
 mod tls;
 
