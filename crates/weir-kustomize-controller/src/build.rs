@@ -150,11 +150,7 @@ pub fn prepare(
 ///
 /// # Errors
 /// Anything in the files that cannot be built.
-pub fn objects(
-    files: &Overlay,
-    directory: &str,
-    remote: &dyn Remote,
-) -> Result<Vec<Value>, BuildError> {
+pub fn objects(files: &Overlay, directory: &str, remote: &dyn Remote) -> Result<Vec<Value>, BuildError> {
     let objects = crate::engine::build(files, directory, remote).map_err(BuildError::Kustomize)?;
     for built in &objects {
         let reference = ObjectRef::of(built);

@@ -27,11 +27,7 @@ pub(crate) fn prepare(
 ///
 /// # Errors
 /// What the engine says.
-pub(crate) fn build(
-    files: &Overlay,
-    directory: &str,
-    remote: &dyn Remote,
-) -> Result<Vec<Value>, String> {
+pub(crate) fn build(files: &Overlay, directory: &str, remote: &dyn Remote) -> Result<Vec<Value>, String> {
     let output = weir_kustomize::build_with(files, directory, &Options::default(), remote)
         .map_err(|error| format!("kustomize build failed: {error}"))?;
     Ok(output.objects)
@@ -108,7 +104,7 @@ impl Files for Overlay {
     }
 
     fn real(&self, path: &str) -> Option<String> {
-        if path == self.path { Some(path.to_owned()) } else { self.tree.real(path) }
+        if self.files.contains_key(path) { Some(path.to_owned()) } else { self.tree.real(path) }
     }
 
     fn list(&self, path: &str) -> Option<Vec<Entry>> {
