@@ -65,7 +65,7 @@ impl Suite {
         outcomes.into_iter().map(|(index, outcome)| (&self.cases[index], outcome)).collect()
     }
 
-    /// Runs all cases and fails with a report unless exactly the cases outside `gaps` agree.
+    /// Runs all cases and fails with a report if one outside of `gaps` differs.
     pub(crate) async fn check(&self, endpoint: &Endpoint, gaps: &BTreeSet<String>) {
         let started = Instant::now();
         let mut failed = Vec::new();
@@ -106,7 +106,7 @@ impl Suite {
         for title in &closed {
             println!("  agrees, though it is listed as a gap: {title}");
         }
-        assert!(failed.is_empty() && closed.is_empty(), "the server's answers differ from the recorded ones");
+        assert!(failed.is_empty(), "the server's answers differ from the recorded ones");
     }
 
     /// Runs all cases twice and writes down the answers of those that were the same both times.
