@@ -269,12 +269,18 @@ impl Inner {
         value["apiVersion"] = json!(kind.stored_as.api_version());
         value["kind"] = json!(kind.stored_as.kind);
         rules::convert(&kind.stored_as, &kind.gvk, &mut value);
+        if kind.custom.as_ref().is_some_and(|version| version.varies) {
+            rules::refresh(kind, &mut value);
+        }
         value
     }
 
     /// Whether the stored form differs from that of the version in more than its name.
     pub(crate) fn needs_conversion(&self, kind: &Kind) -> bool {
-        kind.is_builtin() && kind.stored_as != kind.gvk && rules::has_conversion(&kind.stored_as, &kind.gvk)
+        if let Some(version) = &kind.custom {
+            return version.varies;
+        }
+        kind.stored_as != kind.gvk && rules::has_conversion(&kind.stored_as, &kind.gvk)
     }
 
     /// The form that is stored.

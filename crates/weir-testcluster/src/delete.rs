@@ -19,6 +19,8 @@ use crate::write::to_bytes;
 const TRIES_MAX: usize = 16;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+/// Holds a definition until its objects are gone.
+pub(crate) const CUSTOM_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 const POD_GRACE_SECONDS: i64 = 30;
 
 /// Kinds whose deletion is answered with the object instead of a `Status`.
@@ -203,8 +205,15 @@ impl Inner {
             if !waits {
                 match self.store.remove(&kind.table, &key, stored.revision) {
                     Ok(event) => {
-                        let object = self.value_as(kind, &event.object);
+                        let mut object = self.value_as(kind, &event.object);
                         self.after(&event, &kind.table);
+                        if &*kind.table == "/pods" {
+                            // The answer shows the pod as it was marked before it went.
+                            if !object["metadata"]["deletionTimestamp"].is_string() {
+                                meta::set(&mut object, "deletionTimestamp", json!(self.now()));
+                            }
+                            meta::set(&mut object, "deletionGracePeriodSeconds", json!(0));
+                        }
                         return Ok(Outcome::Gone(object));
                     }
                     Err(Clash::Missing) => return Err(ApiError::not_found(kind.subject(name))),
@@ -253,6 +262,18 @@ impl Inner {
         let is_pod = kind.plural == "pods" && kind.gvk.group.is_empty();
         let mut grace = if is_pod { pod_grace(object, options.grace_seconds) } else { 0 };
         let is_namespace = rules::is_namespace(kind);
+        if rules::is_definition(kind) && !object["metadata"]["deletionTimestamp"].is_string() {
+            finalizers.push(CUSTOM_CLEANUP.to_owned());
+            meta::set_finalizers(object, finalizers.clone());
+            let condition = json!({
+                "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
+                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+                "lastTransitionTime": self.now(),
+            });
+            let mut list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            list.push(condition);
+            object["status"]["conditions"] = json!(list);
+        }
         if is_namespace {
             object["status"]["phase"] = json!("Terminating");
         }

@@ -119,15 +119,17 @@ pub(crate) fn aggregated(kinds: &Kinds, core: bool) -> Value {
 }
 
 fn aggregated_resource(kind: &Kind) -> Value {
+    // Built-in kinds leave out the group and version that they are listed under.
+    let home =
+        if kind.is_builtin() { ("", "") } else { (kind.gvk.group.as_str(), kind.gvk.version.as_str()) };
     let subresources: Vec<Value> = kind
         .subresources
         .iter()
         .map(|sub| {
-            let (group, version) = if sub.kind.version.is_empty() {
-                (&kind.gvk.group, &kind.gvk.version)
-            } else {
-                (&sub.kind.group, &sub.kind.version)
-            };
+            let own = sub.kind.version.is_empty()
+                || (&sub.kind.group, &sub.kind.version) == (&kind.gvk.group, &kind.gvk.version);
+            let (group, version) =
+                if own { home } else { (sub.kind.group.as_str(), sub.kind.version.as_str()) };
             json!({
                 "subresource": sub.name,
                 "responseKind": {"group": group, "version": version, "kind": sub.kind.kind},
@@ -137,7 +139,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
         .collect();
     let mut out = json!({
         "resource": kind.plural,
-        "responseKind": {"group": kind.gvk.group, "version": kind.gvk.version, "kind": kind.gvk.kind},
+        "responseKind": {"group": home.0, "version": home.1, "kind": kind.gvk.kind},
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": kind.singular,
         "verbs": kind.verbs,

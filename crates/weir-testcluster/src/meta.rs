@@ -53,6 +53,12 @@ fn cause(field: &str, reason: CauseReason, value: Option<String>, detail: impl I
 /// What is wrong with the metadata of an object.
 pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut found = builtin::validate_metadata(&kind.gvk, object);
+    if crate::rules::is_definition(kind) {
+        // The server's own finalizer has no domain.
+        found.retain(|cause| {
+            cause.value.as_deref().is_none_or(|value| !value.contains(crate::delete::CUSTOM_CLEANUP))
+        });
+    }
     if !kind.is_builtin() {
         // Custom resources are only warned about.
         found.retain(|cause| !cause.detail.starts_with("name is neither a standard finalizer name"));

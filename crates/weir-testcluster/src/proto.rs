@@ -67,6 +67,46 @@ const REFERENCE: &[Field] = &[
     Field(7, "fieldPath", Type::Text),
 ];
 
+const DELETE_OPTIONS: &[Field] = &[
+    Field(1, "gracePeriodSeconds", Type::Number),
+    Field(
+        2,
+        "preconditions",
+        Type::Message(&[Field(1, "uid", Type::Text), Field(2, "resourceVersion", Type::Text)]),
+    ),
+    Field(3, "orphanDependents", Type::Flag),
+    Field(4, "propagationPolicy", Type::Text),
+    Field(5, "dryRun", Type::Texts),
+];
+
+/// The spec of a review about oneself or others.
+const ACCESS: &[Field] = &[
+    Field(
+        1,
+        "resourceAttributes",
+        Type::Message(&[
+            Field(1, "namespace", Type::Text),
+            Field(2, "verb", Type::Text),
+            Field(3, "group", Type::Text),
+            Field(4, "version", Type::Text),
+            Field(5, "resource", Type::Text),
+            Field(6, "subresource", Type::Text),
+            Field(7, "name", Type::Text),
+        ]),
+    ),
+    Field(
+        2,
+        "nonResourceAttributes",
+        Type::Message(&[Field(1, "path", Type::Text), Field(2, "verb", Type::Text)]),
+    ),
+    Field(3, "user", Type::Text),
+    Field(4, "groups", Type::Texts),
+    Field(6, "uid", Type::Text),
+];
+
+const REVIEW: &[Field] =
+    &[Field(1, "metadata", Type::Message(METADATA)), Field(2, "spec", Type::Message(ACCESS))];
+
 /// The known kinds.
 const KINDS: &[(&str, &str, &[Field])] = &[
     (
@@ -153,19 +193,75 @@ const KINDS: &[(&str, &str, &[Field])] = &[
             Field(15, "reportingInstance", Type::Text),
         ],
     ),
+    ("v1", "DeleteOptions", DELETE_OPTIONS),
     (
         "v1",
-        "DeleteOptions",
+        "Binding",
+        &[Field(1, "metadata", Type::Message(METADATA)), Field(2, "target", Type::Message(REFERENCE))],
+    ),
+    (
+        "policy/v1",
+        "Eviction",
         &[
-            Field(1, "gracePeriodSeconds", Type::Number),
+            Field(1, "metadata", Type::Message(METADATA)),
+            Field(2, "deleteOptions", Type::Message(DELETE_OPTIONS)),
+        ],
+    ),
+    (
+        "autoscaling/v1",
+        "Scale",
+        &[
+            Field(1, "metadata", Type::Message(METADATA)),
+            Field(2, "spec", Type::Message(&[Field(1, "replicas", Type::Number)])),
+        ],
+    ),
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview", REVIEW),
+    ("authorization.k8s.io/v1", "SubjectAccessReview", REVIEW),
+    ("authorization.k8s.io/v1", "LocalSubjectAccessReview", REVIEW),
+    (
+        "authorization.k8s.io/v1",
+        "SelfSubjectRulesReview",
+        &[
+            Field(1, "metadata", Type::Message(METADATA)),
+            Field(2, "spec", Type::Message(&[Field(1, "namespace", Type::Text)])),
+        ],
+    ),
+    ("authentication.k8s.io/v1", "SelfSubjectReview", &[Field(1, "metadata", Type::Message(METADATA))]),
+    (
+        "authentication.k8s.io/v1",
+        "TokenReview",
+        &[
+            Field(1, "metadata", Type::Message(METADATA)),
             Field(
                 2,
-                "preconditions",
-                Type::Message(&[Field(1, "uid", Type::Text), Field(2, "resourceVersion", Type::Text)]),
+                "spec",
+                Type::Message(&[Field(1, "token", Type::Text), Field(2, "audiences", Type::Texts)]),
             ),
-            Field(3, "orphanDependents", Type::Flag),
-            Field(4, "propagationPolicy", Type::Text),
-            Field(5, "dryRun", Type::Texts),
+        ],
+    ),
+    (
+        "authentication.k8s.io/v1",
+        "TokenRequest",
+        &[
+            Field(1, "metadata", Type::Message(METADATA)),
+            Field(
+                2,
+                "spec",
+                Type::Message(&[
+                    Field(1, "audiences", Type::Texts),
+                    Field(
+                        3,
+                        "boundObjectRef",
+                        Type::Message(&[
+                            Field(1, "kind", Type::Text),
+                            Field(2, "apiVersion", Type::Text),
+                            Field(3, "name", Type::Text),
+                            Field(4, "uid", Type::Text),
+                        ]),
+                    ),
+                    Field(4, "expirationSeconds", Type::Number),
+                ]),
+            ),
         ],
     ),
 ];

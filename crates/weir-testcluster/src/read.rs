@@ -109,9 +109,10 @@ impl Inner {
         let limit: usize = if limit.is_empty() {
             0
         } else {
-            limit.parse().map_err(|_| {
+            let number: i64 = limit.parse().map_err(|_| {
                 ApiError::bad_request(format!("strconv.ParseInt: parsing {limit:?}: invalid syntax"))
-            })?
+            })?;
+            usize::try_from(number).unwrap_or_default()
         };
         if call.query.has("sendInitialEvents") {
             let cause = Cause {
@@ -199,10 +200,21 @@ impl Inner {
             ));
         }
         if !sends_initial.is_empty() && matching != "NotOlderThan" {
-            return Err(forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
+            let mut causes = vec![Cause {
+                field: "resourceVersionMatch".to_owned(),
+                reason: CauseReason::Forbidden,
+                value: None,
+                detail: "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan".to_owned(),
+            }];
+            if !matching.is_empty() {
+                causes.push(Cause {
+                    field: "resourceVersionMatch".to_owned(),
+                    reason: CauseReason::NotSupported,
+                    value: Some(json!(matching).to_string()),
+                    detail: "supported values: \"NotOlderThan\"".to_owned(),
+                });
+            }
+            return Err(ApiError::invalid(options, &causes));
         }
         let revision = parse_revision(asked)?;
         let start = if sends_initial == "true" {

@@ -43,7 +43,7 @@ pub(crate) struct List {
 impl List {
     fn metadata(&self) -> Value {
         let mut out = json!({"resourceVersion": self.revision.to_string()});
-        if !self.next.is_empty() {
+        if !self.next.is_empty() || !self.kind.is_builtin() {
             out["continue"] = json!(self.next);
         }
         if let Some(remaining) = self.remaining {

@@ -24,7 +24,10 @@ pub(crate) fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Str
             text.split_once(&intro).map_or(text.clone(), |(_, cause)| cause.to_owned())
         }),
         Some(version) => {
-            let mut unknown = decode_metadata(object)?;
+            let mut unknown = match object.get_mut("metadata") {
+                Some(metadata) => decode_metadata(metadata)?,
+                None => Vec::new(),
+            };
             if let Some(schema) = &version.schema {
                 unknown.extend(schema::prune(object, schema));
             }
@@ -33,16 +36,18 @@ pub(crate) fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Str
     }
 }
 
-/// The metadata of a custom resource is read by the type that all kinds share.
-fn decode_metadata(object: &mut Value) -> Result<Vec<String>, String> {
-    let Some(metadata) = object.get_mut("metadata").map(Value::take) else { return Ok(Vec::new()) };
-    let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-    let carrier_kind = GroupVersionKind::new("", "v1", "ConfigMap");
-    let unknown = builtin::decode(&carrier_kind, &mut carrier).map_err(|text| {
-        text.rsplit("cannot be handled as a ConfigMap: ").next().unwrap_or_default().to_owned()
-    })?;
-    object["metadata"] = carrier["metadata"].take();
-    Ok(unknown)
+/// Metadata outside of built-in kinds is read by the type that all kinds share.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn decode_metadata(metadata: &mut Value) -> Result<Vec<String>, String> {
+    let mut carrier = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata.take()});
+    let outcome = builtin::decode(&GroupVersionKind::new("", "v1", "ConfigMap"), &mut carrier);
+    *metadata = carrier["metadata"].take();
+    outcome.map_err(|text| {
+        let cause = text.rsplit("cannot be handled as a ConfigMap: ").next().unwrap_or_default();
+        cause.replace("ObjectMeta.metadata.", "ObjectMeta.")
+    })
 }
 
 /// Fills in defaults.
@@ -173,4 +178,12 @@ pub(crate) fn has_conversion(from: &GroupVersionKind, _to: &GroupVersionKind) ->
 /// Whether objects of the kind are namespaces.
 pub(crate) fn is_namespace(kind: &Kind) -> bool {
     kind.plural == "namespaces" && kind.gvk.group.is_empty()
+}
+
+/// Gives a stored custom resource what its version's schema says now.
+pub(crate) fn refresh(kind: &Kind, object: &mut Value) {
+    if let Some(schema) = kind.custom.as_ref().and_then(|version| version.schema.as_ref()) {
+        schema::prune(object, schema);
+        schema::set_defaults(object, schema);
+    }
 }

@@ -40,6 +40,11 @@ impl LabelSelector {
     /// From its text, as in `app=web,tier in (a, b),!legacy`.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         let wrong = |what: &str| ApiError::bad_request(format!("unable to parse requirement: {what}"));
+        let no_number = |value: &str| {
+            wrong(&format!(
+                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            ))
+        };
         let mut out = Vec::new();
         for part in split_outside_parentheses(text) {
             let part = part.trim();
@@ -56,19 +61,13 @@ impl LabelSelector {
             } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
                 Requirement::In(key.trim().to_owned(), vec![value.trim().to_owned()])
             } else if let Some((key, value)) = part.split_once('>') {
-                let limit = value
-                    .trim()
-                    .parse()
-                    .map_err(|_| wrong("for 'Gt', 'Lt' operators, the value must be an integer"))?;
+                let limit = value.trim().parse().map_err(|_| no_number(value.trim()))?;
                 Requirement::Greater(key.trim().to_owned(), limit)
             } else if let Some((key, value)) = part.split_once('<') {
-                let limit = value
-                    .trim()
-                    .parse()
-                    .map_err(|_| wrong("for 'Gt', 'Lt' operators, the value must be an integer"))?;
+                let limit = value.trim().parse().map_err(|_| no_number(value.trim()))?;
                 Requirement::Less(key.trim().to_owned(), limit)
             } else if let Some((head, rest)) = part.split_once('(') {
-                let values = rest.strip_suffix(')').ok_or_else(|| wrong("expected ')'"))?;
+                let values = rest.strip_suffix(')').ok_or_else(|| wrong("found '', expected: ',' or ')'"))?;
                 let values = values.split(',').map(|value| value.trim().to_owned()).collect();
                 let mut words = head.split_whitespace();
                 match (words.next(), words.next(), words.next()) {
@@ -82,8 +81,22 @@ impl LabelSelector {
                     }
                 }
             } else {
-                Requirement::Exists(part.to_owned())
+                let mut words = part.split_whitespace();
+                match (words.next(), words.next()) {
+                    (_, Some("in" | "notin")) => return Err(wrong("found '' expected: '('")),
+                    (_, Some(word)) => {
+                        return Err(wrong(&format!(
+                            "found '{word}', expected: in, notin, =, ==, !=, gt, lt"
+                        )));
+                    }
+                    _ => Requirement::Exists(part.to_owned()),
+                }
             };
+            if let Requirement::In(_, values) | Requirement::NotIn(_, values) = &requirement {
+                if values.iter().any(|value| value.contains('=')) {
+                    return Err(ApiError::bad_request("found '=', expected: ',' or 'end of string'"));
+                }
+            }
             check(&requirement)?;
             out.push(requirement);
         }

@@ -27,6 +27,7 @@ use crate::negotiate::{Form, NOT_ACCEPTABLE, form};
 use crate::openapi;
 use crate::rbac::{Action, refusal};
 use crate::reply::{Content, Include, Reply, render_list, render_object};
+use crate::selector::FieldSelector;
 use crate::watch;
 
 /// The largest body that is read.
@@ -191,7 +192,30 @@ impl Service {
 
     fn resource(&self, call: Call, accept: &str, effects: &[Effect]) -> Response<Body> {
         let include = Include::parse(call.query.get("includeObject"));
-        let outcome = form(accept).and_then(|form| Ok((form, self.run(&call)?)));
+        let outcome = form(accept).and_then(|form| {
+            let wanted = call.query.get("includeObject");
+            if form == Form::Table && !["", "None", "Metadata", "Object"].contains(&wanted) {
+                return Err(ApiError::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {wanted:?}: must be 'Metadata', 'Object', 'None', or empty"
+                )));
+            }
+            let reply = self.run(&call)?;
+            if let (Form::Metadata, Content::List(list)) = (form, &reply.content) {
+                if !accept.contains("PartialObjectMetadataList") {
+                    let package = call.target.group.split('.').next().filter(|word| !word.is_empty());
+                    return Err(ApiError::new(
+                        406,
+                        "NotAcceptable",
+                        format!(
+                            "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                            package.unwrap_or("core"),
+                            list.kind.list_kind
+                        ),
+                    ));
+                }
+            }
+            Ok((form, reply))
+        });
         let mut response = match outcome {
             Ok((form, reply)) => self.render(reply, form, include, effects),
             Err(error) if !error.plain && matches!(form(accept), Ok(Form::Yaml)) => {
@@ -215,8 +239,13 @@ impl Service {
         self.authorize(call)?;
         let kind = self.cluster.find_kind(&kinds, &target.group, &target.version, &target.plural)?;
         if !kind.namespaced && !target.namespace.is_empty() {
-            return Err(ApiError::no_such_resource());
+            return Err(if kind.is_builtin() {
+                ApiError::no_such_resource()
+            } else {
+                ApiError::no_such_path()
+            });
         }
+        self.cluster.warn_deprecated(call, &kind);
         let needs_namespace = !matches!(call.verb, "list" | "watch");
         if kind.namespaced && target.namespace.is_empty() && needs_namespace {
             return Err(if target.name.is_empty() {
@@ -264,7 +293,11 @@ impl Service {
             return self.cluster.subresource(call, &kind);
         }
         if target.subresource == "status" && kind.subresource("status").is_none() {
-            return Err(ApiError::no_such_resource());
+            return Err(if kind.is_builtin() {
+                ApiError::no_such_resource()
+            } else {
+                ApiError::not_found(kind.subject(&target.name))
+            });
         }
         if !kind.has_verb(call.verb) {
             return Err(ApiError::method_not_allowed());
@@ -293,6 +326,11 @@ impl Service {
         } else {
             target.namespace.clone()
         };
+        let mut name = target.name.clone();
+        if name.is_empty() && matches!(call.verb, "list" | "watch" | "deletecollection") {
+            let selected = FieldSelector::parse(call.query.get("fieldSelector"));
+            name = selected.ok().and_then(|fields| fields.name().map(str::to_owned)).unwrap_or_default();
+        }
         let action = Action {
             verb: call.verb.to_owned(),
             group: target.group.clone(),
@@ -300,7 +338,7 @@ impl Service {
             resource: target.plural.clone(),
             subresource: target.subresource.clone(),
             namespace,
-            name: target.name.clone(),
+            name,
             path: String::new(),
         };
         if self.cluster.may(&call.identity, &action) {
@@ -386,7 +424,9 @@ impl Service {
             None => error_response(&ApiError::no_such_path()),
             Some(value) => {
                 let aggregated = form == Form::Discovery && matches!(words.as_slice(), ["api" | "apis"]);
-                let content_type = if aggregated {
+                let content_type = if words == ["openapi", "v3"] {
+                    "text/plain; charset=utf-8"
+                } else if aggregated {
                     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
                 } else {
                     "application/json"
@@ -428,7 +468,8 @@ fn error_response(error: &ApiError) -> Response<Body> {
     if error.plain {
         return response(error.code, "text/plain; charset=utf-8", full(Bytes::from(error.message.clone())));
     }
-    let bytes = Bytes::from(serde_json::to_vec(&error.status()).unwrap_or_default());
+    // The line of a watch ends, and this may be the answer to one.
+    let bytes = Bytes::from(format!("{}\n", error.status()));
     let mut response = response(error.code, "application/json", full(bytes));
     let seconds = error.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64());
     if let Some(seconds) = seconds {

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::cluster::{DEFINITIONS, Inner, NAMESPACES_TABLE};
 use crate::crd::definition;
-use crate::delete::{Options, Propagation};
+use crate::delete::{CUSTOM_CLEANUP, Options, Propagation};
 use crate::kinds::Kind;
 use crate::meta;
 use crate::store::{Change, Event, Place, Stored};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
-const CUSTOM_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 
 /// Something to do after a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) enum Task {
     Definition(String),
     /// Serve what the definitions say.
     RefreshKinds,
+    /// Write the rules of roles that are made of others.
+    AggregateRoles,
 }
 
 impl Inner {
@@ -43,6 +45,12 @@ impl Inner {
         let place = || (table.clone(), object.key());
         if event.change == Change::Deleted {
             out.push(Task::Orphaned { uid: object.uid.to_string() });
+            if let Some((group, plural)) = table.split_once('/').filter(|(group, _)| !group.is_empty()) {
+                let definition = format!("{plural}.{group}");
+                if self.store.get(DEFINITIONS, &definition).is_some_and(|found| found.deleting) {
+                    out.push(Task::Definition(definition));
+                }
+            }
             for owner in &object.owners {
                 if let Some(place) = self.store.place(&owner.uid) {
                     out.push(Task::Deleting(place));
@@ -70,6 +78,9 @@ impl Inner {
                     out.push(Task::EndNamespace(object.name.to_string()));
                 }
             }
+        }
+        if &**table == CLUSTER_ROLES {
+            out.push(Task::AggregateRoles);
         }
         if &**table == DEFINITIONS {
             out.push(Task::Definition(object.name.to_string()));
@@ -102,6 +113,10 @@ impl Inner {
             }
             Task::Definition(name) => {
                 self.look_at_definition(&name);
+                Vec::new()
+            }
+            Task::AggregateRoles => {
+                self.aggregate_roles();
                 Vec::new()
             }
             Task::RefreshKinds => {
@@ -324,6 +339,38 @@ impl Inner {
         }
     }
 
+    /// Roles with an aggregation rule have the rules of all roles it selects.
+    fn aggregate_roles(&self) {
+        let kinds = self.kinds();
+        let Some(kind) = kinds.of_table(CLUSTER_ROLES) else { return };
+        let roles = self.store.list(CLUSTER_ROLES, "").objects;
+        let values: Vec<Value> = roles.iter().map(|role| role.value()).collect();
+        for (stored, role) in roles.iter().zip(&values) {
+            let Some(selectors) = role["aggregationRule"]["clusterRoleSelectors"].as_array() else {
+                continue;
+            };
+            let fits = |other: &Value| {
+                selectors.iter().any(|selector| {
+                    selector["matchLabels"].as_object().is_some_and(|labels| {
+                        labels.iter().all(|(key, value)| other["metadata"]["labels"][key] == *value)
+                    })
+                })
+            };
+            let mut rules: Vec<Value> = Vec::new();
+            for other in values.iter().filter(|other| fits(other) && *other != role) {
+                for rule in other["rules"].as_array().into_iter().flatten() {
+                    if !rules.contains(rule) {
+                        rules.push(rule.clone());
+                    }
+                }
+            }
+            let rules = if rules.is_empty() { Value::Null } else { Value::Array(rules) };
+            if role["rules"] != rules {
+                self.amend(kind, stored, |value| value["rules"] = rules.clone());
+            }
+        }
+    }
+
     /// Accepts the names of a definition; deletes its objects when it goes.
     fn look_at_definition(&self, name: &str) {
         let kinds = self.kinds();
@@ -347,15 +394,14 @@ impl Inner {
             }
             if self.store.list(&table, "").objects.is_empty() {
                 self.amend(kind, &stored, |value| drop_finalizer(value, CUSTOM_CLEANUP));
-            } else if definition::condition(&value["status"], "Terminating").is_none() {
-                let now = self.now();
+            } else {
                 self.amend(kind, &stored, |value| {
-                    let mut list = value["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                    list.push(json!({
-                        "type": "Terminating", "status": "True", "reason": "InstanceDeletionInProgress",
-                        "message": "CustomResource deletion is in progress", "lastTransitionTime": now,
-                    }));
-                    value["status"]["conditions"] = json!(list);
+                    for condition in value["status"]["conditions"].as_array_mut().into_iter().flatten() {
+                        if condition["type"] == "Terminating" {
+                            condition["reason"] = json!("InstanceDeletionInProgress");
+                            condition["message"] = json!("CustomResource deletion is in progress");
+                        }
+                    }
                 });
             }
             return;
@@ -363,21 +409,14 @@ impl Inner {
         let taken = self.taken_names(&value);
         let now = self.now();
         let mut after = value.clone();
-        let mut finalizers = meta::finalizers(&after);
-        let missing = !finalizers.iter().any(|own| own == CUSTOM_CLEANUP);
-        if missing {
-            finalizers.push(CUSTOM_CLEANUP.to_owned());
-            meta::set_finalizers(&mut after, finalizers);
-        }
         let changed = definition::establish(
             &mut after,
             taken.as_ref().map(|(reason, why)| (*reason, why.as_str())),
             &now,
         );
-        if changed || missing {
+        if changed {
             self.amend(kind, &stored, |value| {
                 value["status"] = after["status"].clone();
-                value["metadata"]["finalizers"] = after["metadata"]["finalizers"].clone();
             });
         }
     }

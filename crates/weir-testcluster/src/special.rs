@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::kinds::Kind;
 use crate::meta;
 use crate::patch;
-use crate::rbac::{Action, refusal};
+use crate::rbac::Action;
 use crate::reply::Reply;
 use crate::store;
 use crate::write::{Edit, check_kind, read_patch};
@@ -284,11 +284,13 @@ impl Inner {
                     None => answer(json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"})),
                 }
             }),
-            ("authorization.k8s.io", "selfsubjectaccessreviews") => {
-                spec().and_then(|spec| answer(self.judge(who, &spec)))
-            }
+            ("authorization.k8s.io", "selfsubjectaccessreviews") => spec().and_then(|spec| {
+                check_review(&spec, true, "")?;
+                answer(self.judge(who, &spec))
+            }),
             ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews") => {
                 spec().and_then(|spec| {
+                    check_review(&spec, false, &call.target.namespace)?;
                     let other = Identity {
                         user: spec["user"].as_str().unwrap_or_default().to_owned(),
                         groups: crate::crd::schema::texts(&spec["groups"]),
@@ -339,12 +341,39 @@ impl Inner {
                 ..Action::default()
             }
         };
-        if self.may(who, &action) {
-            json!({"allowed": true, "reason": ""})
-        } else {
-            json!({"allowed": false, "reason": refusal(who, &action)})
-        }
+        json!({"allowed": self.may(who, &action)})
     }
+}
+
+/// Whether a review asks for something.
+fn check_review(spec: &Value, own: bool, namespace: &str) -> Result<(), ApiError> {
+    let refuse = |field: &str, value: &Value, detail: &str| {
+        let cause = crate::Cause {
+            field: field.to_owned(),
+            reason: crate::CauseReason::Invalid,
+            value: Some(value.to_string()),
+            detail: detail.to_owned(),
+        };
+        let subject = crate::error::Subject { group: "authorization.k8s.io", word: "", name: "" };
+        Err(ApiError::invalid(subject, &[cause]))
+    };
+    let asked = &spec["resourceAttributes"]["namespace"];
+    if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
+        return refuse(
+            "spec",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        );
+    }
+    let nobody = spec["user"].as_str().unwrap_or_default().is_empty()
+        && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    if !own && nobody {
+        return refuse("spec.user", &json!(""), "at least one of user or group must be specified");
+    }
+    if !namespace.is_empty() && asked != namespace {
+        return refuse("spec.resourceAttributes.namespace", asked, "must match metadata.namespace");
+    }
+    Ok(())
 }
 
 fn builtin_scale(kind: &Kind) -> ScalePaths {

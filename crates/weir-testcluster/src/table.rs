@@ -44,11 +44,14 @@ fn name_column() -> Value {
     })
 }
 
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 fn age() -> CustomColumn {
     CustomColumn {
         name: "Age".to_owned(),
         kind: "date".to_owned(),
         json_path: ".metadata.creationTimestamp".to_owned(),
+        description: AGE.to_owned(),
         ..CustomColumn::default()
     }
 }
@@ -106,10 +109,7 @@ fn cell(column: &CustomColumn, object: &Value, now: Timestamp) -> Value {
         }
         ("number", Value::Number(number)) => json!(number),
         ("boolean", Value::Bool(flag)) => json!(flag),
-        ("string", _) => {
-            let texts: Vec<String> = found.iter().map(|value| plain(value)).collect();
-            json!(texts.join(","))
-        }
+        ("string", first) => json!(plain(first)),
         _ => Value::Null,
     }
 }

@@ -59,7 +59,6 @@ impl Inner {
         let managed = self
             .with_write(kind, "", &manager, &now, |write| managers::update(None, &object, managed, write));
         let stored = self.insert(kind, object, managed, call.is_dry_run())?;
-        self.warn_deprecated(call, kind);
         Ok(Reply { code: 201, content: Content::Object { kind: kind.clone(), json: stored } })
     }
 
@@ -175,7 +174,6 @@ impl Inner {
             };
             match self.edit_once(call, kind, subresource, edit, &key, &stored)? {
                 Some(reply) => {
-                    self.warn_deprecated(call, kind);
                     return Ok(reply);
                 }
                 None => continue,
@@ -205,7 +203,6 @@ impl Inner {
         self.shape(call, kind, &mut object, Vec::new(), None)?;
         rules::set_defaults(kind, &mut object);
         let json = self.insert(kind, object, applied.managed, call.is_dry_run())?;
-        self.warn_deprecated(call, kind);
         Ok(Reply { code: 201, content: Content::Object { kind: kind.clone(), json } })
     }
 
@@ -401,6 +398,9 @@ impl Inner {
                 ));
             }
         }
+        if !kind.namespaced {
+            meta::set_or_remove(&mut object, "namespace", None);
+        }
         self.shape(call, kind, &mut object, duplicates, None)?;
         Ok(object)
     }
@@ -555,7 +555,10 @@ impl Inner {
         }
     }
 
-    fn warn_deprecated(&self, call: &Call, kind: &Kind) {
+    pub(crate) fn warn_deprecated(&self, call: &Call, kind: &Kind) {
+        if kind.is_builtin() && kind.gvk.group.is_empty() && kind.plural == "endpoints" {
+            call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
+        }
         if let Some(text) = kind.custom.as_ref().and_then(|version| version.deprecation.as_ref()) {
             call.warn(text.clone());
         }

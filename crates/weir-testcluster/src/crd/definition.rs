@@ -81,6 +81,8 @@ pub(crate) fn versions(definition: &Value) -> Vec<CustomVersion> {
                     })
                     .collect(),
                 stored: version["storage"] == true,
+                varies: spec["versions"].as_array().is_some_and(|versions| versions.len() > 1)
+                    || definition["metadata"]["generation"].as_i64().unwrap_or_default() > 1,
                 selectable: version["selectableFields"]
                     .as_array()
                     .into_iter()
@@ -145,7 +147,19 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
         say("spec.versions", CauseReason::Required, None, "must have at least one version".to_owned());
     }
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 && !versions.is_empty() {
-        let shown = Some(Value::Array(versions.to_vec()).to_string());
+        let list: Vec<String> = versions
+            .iter()
+            .map(|version| {
+                format!(
+                    "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":null,\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+                    version["name"],
+                    version["served"] == true,
+                    version["storage"] == true,
+                    version["deprecated"] == true
+                )
+            })
+            .collect();
+        let shown = Some(format!("[{}]", list.join(",")));
         say(
             "spec.versions",
             CauseReason::Invalid,
@@ -162,12 +176,7 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
         }
         let schema = &version["schema"]["openAPIV3Schema"];
         if !schema.is_object() {
-            say(
-                &format!("{at}.schema.openAPIV3Schema"),
-                CauseReason::Required,
-                None,
-                "schemas are required".to_owned(),
-            );
+            say(&format!("{at}.schema.openAPIV3Schema"), CauseReason::Required, None, String::new());
         } else if schema["type"] != "object" {
             let field = format!("{at}.schema.openAPIV3Schema.type");
             if schema["type"].is_string() {
@@ -311,7 +320,7 @@ pub(crate) fn establish(definition: &mut Value, taken: Option<(&str, &str)>, now
         names
     } else {
         let kept = before["acceptedNames"].clone();
-        if kept.is_object() { kept } else { json!({"plural": "", "kind": ""}) }
+        if kept.is_object() { kept } else { json!({"plural": names["plural"], "kind": ""}) }
     };
     let after = json!({"acceptedNames": accepted, "conditions": list, "storedVersions": stored});
     let changed = before != after;

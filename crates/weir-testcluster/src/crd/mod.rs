@@ -32,6 +32,8 @@ pub(crate) struct CustomVersion {
     pub(crate) columns: Vec<CustomColumn>,
     /// Whether objects are stored in this version.
     pub(crate) stored: bool,
+    /// Whether stored objects may be of another version or an older schema, so that reading fills in defaults.
+    pub(crate) varies: bool,
     /// The text of the warning, when the version is deprecated.
     pub(crate) deprecation: Option<String>,
     /// JSON paths that field selectors may use, without the leading dot.

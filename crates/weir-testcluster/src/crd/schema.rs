@@ -152,6 +152,11 @@ fn prune_at(value: &mut Value, schema: &Schema, path: &mut String, root: bool, f
             if schema.ty == Type::Any && schema.fields.is_none() && schema.additional.is_none() {
                 return;
             }
+            if let (true, Some(metadata)) = (schema.embedded_resource, map.get_mut("metadata")) {
+                let unknown = crate::rules::decode_metadata(metadata).unwrap_or_default();
+                let dot = if path.is_empty() { "" } else { "." };
+                found.extend(unknown.into_iter().map(|field| format!("{path}{dot}{field}")));
+            }
             map.retain(|name, below| {
                 if !path.is_empty() {
                     path.push('.');
@@ -163,7 +168,7 @@ fn prune_at(value: &mut Value, schema: &Schema, path: &mut String, root: bool, f
                 let keep = match type_of {
                     Some(_) if root && name == "metadata" => true,
                     Some(type_of) => {
-                        let pointless = below.is_null() && !type_of.nullable && type_of.default.is_some();
+                        let pointless = below.is_null() && !type_of.nullable && type_of.ty != Type::Any;
                         prune_at(below, type_of, path, false, found);
                         !pointless
                     }

@@ -252,7 +252,7 @@ fn check_rules(value: &Value, rules: &Value, path: &mut String, found: &mut Vec<
         if let Some(format) = rules["format"].as_str() {
             if !fits_format(format, text) {
                 let detail = format!("{path} in body must be of type {format}: {}", show(value));
-                invalid(CauseReason::Invalid, Some(show(value)), detail);
+                invalid(CauseReason::TypeInvalid, Some(show(value)), detail);
             }
         }
     }
