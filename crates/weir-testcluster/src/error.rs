@@ -125,10 +125,6 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self::new(500, "InternalError", message)
-    }
-
     pub(crate) fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             .with_details(json!({}))

@@ -146,8 +146,8 @@ fn the_same_value_is_shared_and_stays_until_the_last_owner_lets_go() {
     world.apply("b", json!({"spec": {"replicas": 1}}), false).unwrap();
     world.apply("a", json!({}), false).unwrap();
     world.is(json!({"spec": {"replicas": 1}}));
-    world.apply("b", json!({}), false).unwrap();
-    world.is(json!({}));
+    world.apply("b", json!({"kind": "K"}), false).unwrap();
+    world.is(json!({"kind": "K"}));
 }
 
 #[test]
