@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use weir_api::GoDuration;
 
 use crate::commands::{
-    build, check, debug, delete, envsubst, events, export, get, kustomize, logs, reconcile, resume, stats,
+    build, check, debug, delete, envsubst, events, export, get, helm, kustomize, logs, reconcile, resume, stats,
     suspend, trace, tree, version,
 };
 
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Build(build::Arguments),
     /// Build kustomizations offline
     Kustomize(kustomize::Arguments),
+    /// Render, check, show and package Helm charts offline
+    Helm(helm::Arguments),
     /// Replace variables in text from stdin with those of the environment
     Envsubst(envsubst::Arguments),
     /// Check whether the cluster can run the controllers, and whether they run
@@ -69,6 +72,9 @@ pub(crate) struct GlobalArguments {
     /// Namespace of the objects; the environment variable FLUX_SYSTEM_NAMESPACE replaces the default
     #[arg(short, long, global = true, value_name = "NAME", default_value = "flux-system")]
     pub(crate) namespace: String,
+    /// Whether --namespace was on the command line.
+    #[arg(skip)]
+    pub(crate) namespace_given: bool,
     /// Use the namespace of the kubeconfig context when --namespace is not given
     #[arg(long, global = true)]
     pub(crate) ns_follows_kube_context: bool,
@@ -128,10 +134,19 @@ pub(crate) struct GlobalArguments {
     kube_api_burst: i64,
 }
 
+impl Arguments {
+    /// Reads the command line of the process.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let mut matches = Self::command().try_get_matches()?;
+        let namespace_given = matches.value_source("namespace") == Some(ValueSource::CommandLine);
+        let mut arguments = Self::from_arg_matches_mut(&mut matches)?;
+        arguments.global.namespace_given = namespace_given;
+        Ok(arguments)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -32,6 +32,9 @@ pub(crate) enum Error {
     },
     #[error("--{flag} is not supported: {why}")]
     Refused { flag: &'static str, why: &'static str },
+    /// The text is that of the `helm` command.
+    #[error("{0}")]
+    Helm(String),
     #[error("--{flag} is malformed: '{value}'")]
     Flag { flag: &'static str, value: String },
     #[error("failed to connect to the cluster")]

@@ -19,10 +19,8 @@ mod wait;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let arguments = match arguments::Arguments::try_parse() {
+    let arguments = match arguments::Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
             // There is nowhere to report that the terminal is gone.

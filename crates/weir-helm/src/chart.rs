@@ -98,7 +98,7 @@ pub enum ChartError {
         message: String,
     },
     /// `.helmignore` has a rule that cannot be used.
-    #[error("failed to parse .helmignore: {0}")]
+    #[error(transparent)]
     Ignore(#[from] IgnoreError),
     /// Charts or directories are nested too deeply.
     #[error("chart is nested more than {CHART_LEVELS_MAX} levels deep")]
@@ -171,8 +171,10 @@ impl Chart {
         let bad = |file: &str, message: String| ChartError::File { file: file.to_owned(), message };
         let metadata = files.iter().find(|file| file.name == "Chart.yaml");
         if let Some(file) = metadata {
-            chart.metadata =
-                Metadata::parse(&file.data).map_err(|error| bad("Chart.yaml", error.to_string()))?;
+            chart.metadata = Metadata::parse(&file.data).map_err(|error| match error {
+                MetadataError::Invalid(_) => ChartError::Invalid(error),
+                other => bad("Chart.yaml", other.to_string()),
+            })?;
             if chart.metadata.api_version.is_empty() {
                 "v1".clone_into(&mut chart.metadata.api_version);
             }
@@ -185,7 +187,7 @@ impl Chart {
                 "Chart.lock" => chart.lock = Some(read_lock(&file)?),
                 "values.yaml" => {
                     chart.values =
-                        values::read_documents(&file.data).map_err(|message| bad("values.yaml", message))?;
+                        values::read_stream(&file.data).map_err(|message| bad("values.yaml", message))?;
                     chart.values_text = Some(file.data);
                 }
                 "values.schema.json" => chart.schema = Some(file.data),
@@ -268,20 +270,35 @@ impl Chart {
         &self.metadata.name
     }
 
+    /// Files under `crds/` of this chart and then of its subcharts, in the order they were loaded, with their paths
+    /// as the comments above rendered documents name them.
+    pub fn crds_with_paths(&self) -> Vec<(String, &File)> {
+        let mut found = Vec::new();
+        self.add_crds("", &mut found);
+        found
+    }
+
+    fn add_crds<'c>(&'c self, parent: &str, found: &mut Vec<(String, &'c File)>) {
+        let base = format!("{parent}{}", self.name());
+        let own = self.files.iter().filter(|file| is_crd_file(file));
+        found.extend(own.map(|file| (format!("{base}/{}", file.name), file)));
+        for subchart in &self.dependencies {
+            subchart.add_crds(&format!("{base}/charts/"), found);
+        }
+    }
+
     /// Files under `crds/` of this chart and then of its subcharts, sorted by name within each.
     pub fn crds(&self) -> Vec<&File> {
-        let mut own: Vec<&File> = self
-            .files
-            .iter()
-            .filter(|file| {
-                let extension = file.name.rsplit('.').next().unwrap_or("").to_ascii_lowercase();
-                file.name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
-            })
-            .collect();
+        let mut own: Vec<&File> = self.files.iter().filter(|file| is_crd_file(file)).collect();
         own.sort_by(|left, right| left.name.cmp(&right.name));
         own.extend(self.dependencies.iter().flat_map(Self::crds));
         own
     }
+}
+
+fn is_crd_file(file: &File) -> bool {
+    let extension = extension(&file.name).to_ascii_lowercase();
+    file.name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
 }
 
 /// A chart without `Chart.yaml` and without anything that would have filled in its place.
@@ -294,7 +311,10 @@ fn read_lock(file: &File) -> Result<Lock, ChartError> {
         .map_err(|error| ChartError::File { file: file.name.clone(), message: error.to_string() })
 }
 
-fn unpack(archive: &[u8]) -> Result<Vec<File>, ChartError> {
+/// The files of a `.tgz` archive by their paths within the one directory it consists of.
+///
+/// Limits: those of [`Chart::from_archive`].
+pub fn unpack(archive: &[u8]) -> Result<Vec<File>, ChartError> {
     let broken = |error: std::io::Error| ChartError::Archive(error.to_string());
     let mut remaining = ARCHIVE_BYTES_MAX;
     let mut files: Vec<File> = Vec::new();

@@ -1,6 +1,7 @@
 //! Helm charts: loading ([`chart`]), values ([`values`], [`set`]), dependencies ([`dependencies`]),
 //! locks ([`lock`], [`requirements`]), archives ([`package`]), schemas ([`schema`]), rendering
-//! ([`render`]), manifests ([`manifest`]) and release records ([`release`]); [`content`] puts them together.
+//! ([`render`]), manifests ([`manifest`]) and release records ([`release`]); [`content`]
+//! puts them together, [`postrender`] lets others change what was rendered, [`lint`] looks for mistakes.
 //!
 //! All of it is pure: bytes and values in, text and values out. Clock, randomness and cluster lookups
 //! come from the [`weir_gotemplate::Host`] given to [`render::render`]. Numbers from YAML are floats
@@ -12,13 +13,16 @@ pub mod capabilities;
 pub mod chart;
 pub mod content;
 pub mod dependencies;
+mod deprecations;
 mod files;
 mod glob;
 mod ignore;
+pub mod lint;
 pub mod lock;
 pub mod manifest;
 pub mod metadata;
 pub mod package;
+pub mod postrender;
 pub mod release;
 pub mod render;
 pub mod requirements;

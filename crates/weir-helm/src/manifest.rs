@@ -196,16 +196,14 @@ fn head(text: &str) -> Result<Head, String> {
             ));
         }
     };
-    // Scalars become text where text is wanted, except inside the annotations.
+    // Scalars become text where text is wanted.
     let text = |value: Option<&Json>, field: &str| match value {
-        None | Some(Json::Null) => Ok(String::new()),
-        Some(Json::String(text)) => Ok(text.clone()),
-        Some(Json::Bool(flag)) => Ok(flag.to_string()),
-        Some(Json::Number(number)) => Ok(number.to_string()),
-        Some(other) => Err(wrong(other, &format!("struct field SimpleHead.{field}"), "string")),
+        None => Ok(String::new()),
+        Some(value) => crate::metadata::scalar_text(value)
+            .ok_or_else(|| wrong(value, &format!("struct field {field}"), "string")),
     };
-    text(object.get("apiVersion"), "apiVersion")?;
-    head.kind = text(object.get("kind"), "kind")?;
+    text(object.get("apiVersion"), "SimpleHead.apiVersion")?;
+    head.kind = text(object.get("kind"), "SimpleHead.kind")?;
     let metadata = match object.get("metadata") {
         None | Some(Json::Null) => return Ok(head),
         Some(Json::Object(metadata)) => metadata,
@@ -217,26 +215,17 @@ fn head(text: &str) -> Result<Head, String> {
             ));
         }
     };
-    head.name = text(metadata.get("name"), "metadata.name")?;
+    head.name = text(metadata.get("name"), ".metadata.name")?;
     match metadata.get("annotations") {
         None | Some(Json::Null) => {}
         Some(Json::Object(annotations)) => {
             for (key, value) in annotations {
-                match value {
-                    Json::String(text) => {
-                        head.annotations.insert(key.clone(), text.clone());
-                    }
-                    Json::Null => {
-                        head.annotations.insert(key.clone(), String::new());
-                    }
-                    other => {
-                        return Err(wrong(other, "struct field SimpleHead.metadata.annotations", "string"));
-                    }
-                }
+                let text = text(Some(value), ".metadata.annotations")?;
+                head.annotations.insert(key.clone(), text);
             }
         }
         Some(other) => {
-            return Err(wrong(other, "struct field SimpleHead.metadata.annotations", "map[string]string"));
+            return Err(wrong(other, "struct field .metadata.annotations", "map[string]string"));
         }
     }
     Ok(head)
@@ -336,6 +325,47 @@ pub fn text(manifests: &[Manifest]) -> String {
     out
 }
 
+/// The documents of a release whose file matches one of the patterns, pattern by pattern.
+///
+/// Patterns match the path within the chart; `*` stays within one directory.
+///
+/// # Errors
+/// The first pattern that matches no file.
+pub fn show_only<'p>(text: &str, patterns: &'p [String], rule: SplitRule) -> Result<String, &'p str> {
+    const SOURCE: &str = "# Source: ";
+    let documents = split(text, rule);
+    let path = |document: &str| {
+        let mut rest = document;
+        loop {
+            let start = rest.find(SOURCE)? + SOURCE.len();
+            rest = &rest[start..];
+            let line = rest.lines().next().unwrap_or_default();
+            if let Some((chart, path)) = line.split_once('/')
+                && !chart.is_empty()
+                && !path.is_empty()
+            {
+                return Some(path.to_owned());
+            }
+        }
+    };
+    let mut shown = String::new();
+    for pattern in patterns {
+        let matching = documents.iter().filter(|document| {
+            path(document).is_some_and(|path| crate::ignore::matches(pattern, &path) == Some(true))
+        });
+        let before = shown.len();
+        for document in matching {
+            shown.push_str("---\n");
+            shown.push_str(document);
+            shown.push('\n');
+        }
+        if shown.len() == before {
+            return Err(pattern);
+        }
+    }
+    Ok(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,10 +429,35 @@ mod tests {
     }
 
     #[test]
-    fn annotations_must_be_text() {
-        let text = "kind: A\nmetadata:\n  annotations:\n    x: 1\n";
+    fn documents_are_chosen_by_file() {
+        let text = "---\n# Source: c/templates/a.yaml\na: 1\n---\n# Source: c/charts/s/templates/b.yaml\nb: 1\n---\n# Source: c/templates/a.yaml\na: 2\n";
+        let only = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(|one| (*one).to_owned()).collect();
+            show_only(text, &patterns, SplitRule::default()).map_err(str::to_owned)
+        };
+        let both = "---\n# Source: c/templates/a.yaml\na: 1\n---\n# Source: c/templates/a.yaml\na: 2\n\n";
+        assert_eq!(only(&["templates/a.yaml"]).unwrap(), both);
+        assert_eq!(only(&["templates/*"]).unwrap(), both);
+        assert_eq!(
+            only(&["charts/*/templates/b.yaml"]).unwrap(),
+            "---\n# Source: c/charts/s/templates/b.yaml\nb: 1\n"
+        );
+        assert_eq!(only(&["templates/a.yaml", "x"]).unwrap_err(), "x");
+    }
+
+    #[test]
+    fn scalars_of_annotations_become_text() {
+        let text =
+            "kind: A\nmetadata:\n  annotations:\n    helm.sh/hook: pre-install\n    helm.sh/hook-weight: 5\n";
+        let sorted = sort(&files(&[("c/t.yaml", text)]), SplitRule::default(), Order::Install).unwrap();
+        assert_eq!(sorted.hooks[0].weight, 5);
+        let text = "kind: A\nmetadata:\n  annotations:\n    x: [1]\n";
         let error = sort(&files(&[("c/t.yaml", text)]), SplitRule::default(), Order::Install).unwrap_err();
-        assert!(error.to_string().starts_with("YAML parse error on c/t.yaml: "), "{error}");
-        assert!(error.to_string().contains("cannot unmarshal number"), "{error}");
+        assert!(
+            error.to_string().ends_with(
+                "cannot unmarshal array into Go struct field .metadata.annotations of type string"
+            ),
+            "{error}"
+        );
     }
 }

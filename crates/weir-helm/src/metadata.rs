@@ -138,7 +138,7 @@ pub enum MetadataError {
 }
 
 /// A scalar as the text a Go string field gets.
-fn scalar_text(value: &Json) -> Option<String> {
+pub(crate) fn scalar_text(value: &Json) -> Option<String> {
     match value {
         Json::Null => Some(String::new()),
         Json::String(text) => Some(text.clone()),
@@ -393,7 +393,11 @@ impl Metadata {
         if self.name.is_empty() {
             return invalid("chart.metadata.name is required".to_owned());
         }
-        if self.name.contains('/') || matches!(self.name.as_str(), "." | "..") {
+        if matches!(self.name.as_str(), "." | "..") {
+            let name = weir_gotemplate::helm::quoted(&self.name);
+            return invalid(format!("chart.metadata.name {name} is not allowed"));
+        }
+        if self.name.contains('/') {
             let name = weir_gotemplate::helm::quoted(&self.name);
             return invalid(format!("chart.metadata.name {name} is invalid"));
         }
@@ -414,10 +418,8 @@ impl Metadata {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
             if !alias_valid {
-                let (name, alias) = (&dependency.name, &dependency.alias);
-                return invalid(format!(
-                    "dependency \"{name}\" has disallowed characters in the alias: \"{alias}\""
-                ));
+                let name = weir_gotemplate::helm::quoted(&dependency.name);
+                return invalid(format!("dependency {name} has disallowed characters in the alias"));
             }
             let key = if dependency.alias.is_empty() { &dependency.name } else { &dependency.alias };
             if !names.insert(key) {

@@ -23,7 +23,7 @@ pub struct ReleaseInfo {
     pub name: String,
     /// The namespace it is installed into.
     pub namespace: String,
-    /// Its revision.
+    /// Its revision; 0 where there is none, which is neither an installation nor an upgrade.
     pub revision: i64,
     /// Whether it is an upgrade, not an installation.
     pub is_upgrade: bool,
@@ -266,7 +266,7 @@ pub fn render(
         ("Name", Value::from(release.name.as_str())),
         ("Namespace", Value::from(release.namespace.as_str())),
         ("IsUpgrade", Value::Bool(release.is_upgrade)),
-        ("IsInstall", Value::Bool(!release.is_upgrade)),
+        ("IsInstall", Value::Bool(!release.is_upgrade && release.revision != 0)),
         ("Revision", Value::Int(release.revision)),
         ("Service", Value::from("Helm")),
     ]);

@@ -34,6 +34,11 @@ pub fn validate(chart: &Chart, values: &Table, documents: Option<&Documents>) ->
     if report.is_empty() { Ok(()) } else { Err(SchemaError(report)) }
 }
 
+/// Checks values against one schema; what is wrong, one line for each problem, each with a line break.
+pub fn validate_single(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result<(), String> {
+    check(schema, values, documents).map_err(|problems| format!("{problems}\n"))
+}
+
 fn check_chart(chart: &Chart, values: &Table, documents: Option<&Documents>, report: &mut String) {
     if let Some(schema) = &chart.schema
         && let Err(problems) = check(schema, values, documents)
@@ -76,7 +81,8 @@ fn with_integers(value: &Json) -> Json {
 }
 
 fn check(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result<(), String> {
-    let schema: Json = serde_json::from_slice(schema).map_err(|error| error.to_string())?;
+    let schema: Json = serde_json::from_slice(schema)
+        .map_err(|error| if error.is_eof() { "unexpected EOF".to_owned() } else { error.to_string() })?;
     let instance = with_integers(&Json::Object(values.clone()));
     let mut options = jsonschema::options();
     if schema.get("$schema").is_none() {
@@ -216,12 +222,19 @@ fn reason(kind: &ValidationErrorKind, instance: &Json) -> String {
         ValidationErrorKind::Constant { expected_value } => {
             format!("value must be {}", shown(expected_value))
         }
-        ValidationErrorKind::AnyOf { .. } => "anyOf failed".to_owned(),
-        ValidationErrorKind::OneOfNotValid { .. } => "oneOf failed, none matched".to_owned(),
-        ValidationErrorKind::OneOfMultipleValid { .. } => "oneOf failed, several matched".to_owned(),
-        ValidationErrorKind::Not { .. } => "not failed".to_owned(),
+        ValidationErrorKind::AnyOf { .. } => "'anyOf' failed".to_owned(),
+        ValidationErrorKind::OneOfNotValid { .. } => "'oneOf' failed, none matched".to_owned(),
+        ValidationErrorKind::OneOfMultipleValid { .. } => "'oneOf' failed, several matched".to_owned(),
+        ValidationErrorKind::Not { .. } => "'not' failed".to_owned(),
         ValidationErrorKind::FalseSchema => "false schema".to_owned(),
-        ValidationErrorKind::UniqueItems => "items are not unique".to_owned(),
+        ValidationErrorKind::UniqueItems => {
+            let items = instance.as_array().map_or(&[][..], Vec::as_slice);
+            let pair = items.iter().enumerate().find_map(|(later, item)| {
+                items[..later].iter().position(|earlier| earlier == item).map(|earlier| (earlier, later))
+            });
+            let (earlier, later) = pair.unwrap_or_default();
+            format!("items at {earlier} and {later} are equal")
+        }
         ValidationErrorKind::Contains => "no items match contains schema".to_owned(),
         other => format!("{} failed", other.keyword()),
     }

@@ -1,4 +1,4 @@
-//! The grammar of `--set`, `--set-string`, `--set-file` and `--set-json`.
+//! The grammar of `--set`, `--set-string`, `--set-file`, `--set-json` and `--set-literal`.
 
 use serde_json::{Map, Value as Json};
 
@@ -24,6 +24,8 @@ pub enum Reader<'a> {
     Json,
     /// `--set-file`: the text is a path, the value what is read from there.
     File(&'a dyn Fn(&str) -> Result<String, String>),
+    /// `--set-literal`: everything behind the first `=` is text, commas and backslashes too.
+    Literal,
 }
 
 /// Applies assignments such as `a.b=1,c[0].d=x` to `target`.
@@ -77,7 +79,7 @@ impl Parser<'_> {
         loop {
             match self.next() {
                 None => return (text, None),
-                Some('\\') => match self.next() {
+                Some('\\') if !matches!(self.reader, Reader::Literal) => match self.next() {
                     None => return (text, None),
                     Some(character) => text.push(character),
                 },
@@ -94,13 +96,13 @@ impl Parser<'_> {
     }
 
     fn key(&mut self, target: &mut Table, level: usize) -> Result<(), Stop> {
-        let (key, stop) = self.until("=[,.");
+        let stops = if matches!(self.reader, Reader::Literal) { "=[." } else { "=[,." };
+        let (key, stop) = self.until(stops);
         match stop {
             None if key.is_empty() => Err(Stop::End),
             None => failed(format!("key {} has no value", quoted(&key))),
             Some('[') => {
-                let index =
-                    self.index().or_else(|message| failed(format!("error parsing index: {message}")))?;
+                let index = self.index()?;
                 let mut list = match target.get(&key) {
                     None => Vec::new(),
                     Some(Json::Array(list)) => list.clone(),
@@ -173,14 +175,15 @@ impl Parser<'_> {
         }
     }
 
-    fn index(&mut self) -> Result<i64, String> {
+    /// The index up to the closing bracket. Without a bracket the text simply ends there.
+    fn index(&mut self) -> Result<i64, Stop> {
         let (text, stop) = self.until("]");
         if stop.is_none() {
-            return Err("EOF".to_owned());
+            return Err(Stop::End);
         }
-        let index: i64 =
-            text.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", quoted(&text)))?;
-        Ok(index)
+        text.parse().or_else(|_| {
+            failed(format!("error parsing index: strconv.Atoi: parsing {}: invalid syntax", quoted(&text)))
+        })
     }
 
     fn set_index(list: &mut Vec<Json>, index: i64, value: Json) -> Result<(), Stop> {
@@ -231,8 +234,7 @@ impl Parser<'_> {
                 }
             }
             Some('[') => {
-                let next =
-                    self.index().or_else(|message| failed(format!("error parsing index: {message}")))?;
+                let next = self.index()?;
                 let mut inner = match existing {
                     Some(Json::Array(inner)) => inner,
                     _ => Vec::new(),
@@ -255,10 +257,11 @@ impl Parser<'_> {
 
     /// The text up to the next comma, and whether it was the last.
     fn value(&mut self) -> Result<(Json, bool), Stop> {
-        let (text, stop) = self.until(",");
+        let stops = if matches!(self.reader, Reader::Literal) { "" } else { "," };
+        let (text, stop) = self.until(stops);
         let value = match self.reader {
             Reader::Typed => typed(&text),
-            Reader::Text => Json::String(text),
+            Reader::Text | Reader::Literal => Json::String(text),
             Reader::Json => Json::Null,
             Reader::File(read) => Json::String(read(&text).or_else(failed)?),
         };
@@ -268,6 +271,7 @@ impl Parser<'_> {
     /// A list in braces; nothing if there is none.
     fn list(&mut self) -> Result<Option<Vec<Json>>, Stop> {
         match self.peek() {
+            _ if matches!(self.reader, Reader::Literal) => return Ok(None),
             None => return Err(Stop::End),
             Some('{') => self.position += 1,
             Some(_) => return Ok(None),
@@ -285,7 +289,7 @@ impl Parser<'_> {
                     }
                     let value = match self.reader {
                         Reader::Typed => typed(&text),
-                        Reader::Text | Reader::Json => Json::String(text),
+                        Reader::Text | Reader::Json | Reader::Literal => Json::String(text),
                         Reader::File(read) => Json::String(read(&text).or_else(failed)?),
                     };
                     list.push(value);
@@ -397,6 +401,22 @@ mod tests {
     }
 
     #[test]
+    fn literal_assignments() {
+        for (text, expected) in [
+            (r"a.b=x,y={1},c\,d", r#"{"a":{"b":"x,y={1},c\\,d"}}"#),
+            ("a=", r#"{"a":""}"#),
+            ("a[1]=true", r#"{"a":[null,"true"]}"#),
+            (r"a\.b=1", r#"{"a\\":{"b":"1"}}"#),
+            ("a,b=1", r#"{"a,b":"1"}"#),
+        ] {
+            let mut table = Map::new();
+            apply(&mut table, text, &Reader::Literal).unwrap();
+            assert_eq!(Json::Object(table).to_string(), expected, "{text}");
+        }
+        assert!(apply(&mut Map::new(), "a", &Reader::Literal).is_err());
+    }
+
+    #[test]
     fn mistakes() {
         check("a", "error: key \"a\" has no value");
         check("a,b=1", "error: key \"a\" has no value (cannot end with ,)");
@@ -404,5 +424,6 @@ mod tests {
         check("a[x]=1", "error: error parsing index: strconv.Atoi: parsing \"x\": invalid syntax");
         check("a[70000]=1", "error: index of 70000 is greater than maximum supported index of 65536");
         check("a={b", "error: list must terminate with '}'");
+        check("a[1", "{}");
     }
 }

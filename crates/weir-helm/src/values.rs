@@ -71,13 +71,37 @@ pub fn read(text: &[u8]) -> Result<Table, ValuesError> {
     table_of(document).map_err(ValuesError::Yaml)
 }
 
-/// The documents of a chart's `values.yaml`, later ones merged over earlier ones.
-pub(crate) fn read_documents(text: &[u8]) -> Result<Table, String> {
-    let documents = weir_manifest::read_documents_with(text, "", weir_manifest::ReadOptions::default())
-        .map_err(|error| yaml_error(&error))?;
+/// The documents of a text, as the readers of Kubernetes split it: at lines of `---`, which blanks or a comment may follow.
+/// Empty ones are left out.
+pub fn documents(text: &str) -> Result<Vec<&str>, String> {
+    let mut documents = Vec::new();
+    let (mut start, mut position) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if let Some(rest) = line.strip_prefix("---") {
+            let rest = rest.trim();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err(format!("invalid Yaml document separator: {rest}"));
+            }
+            documents.push(&text[start..position]);
+            start = position + line.len();
+        }
+        position += line.len();
+    }
+    documents.push(&text[start..]);
+    documents.retain(|document| !document.is_empty());
+    Ok(documents)
+}
+
+/// The values of a text of several documents, later ones merged over earlier ones: `values.yaml` and the files of
+/// `--values`.
+pub fn read_stream(text: &[u8]) -> Result<Table, String> {
+    let text = String::from_utf8_lossy(text);
+    let documents = documents(&text).map_err(|error| format!("error reading yaml document: {error}"))?;
     let mut values = Table::new();
     for document in documents {
-        merge_over(&mut values, table_of(document)?);
+        let document =
+            read(document.as_bytes()).map_err(|error| format!("cannot unmarshal yaml document: {error}"))?;
+        merge_over(&mut values, document);
     }
     Ok(values)
 }

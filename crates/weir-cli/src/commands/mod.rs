@@ -8,6 +8,7 @@ pub(crate) mod envsubst;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod get;
+pub(crate) mod helm;
 pub(crate) mod kustomize;
 pub(crate) mod logs;
 pub(crate) mod reconcile;
@@ -31,6 +32,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     match arguments.command {
         Command::Kustomize(arguments) => kustomize::run(&arguments).await,
         Command::Build(arguments) => build::run(global, &arguments).await,
+        Command::Helm(arguments) => helm::run(global, &arguments),
         Command::Envsubst(arguments) => envsubst::run(&arguments),
         Command::Version(arguments) => version::run(global, &arguments).await,
         Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,
