@@ -1,7 +1,5 @@
 //! Broken charts and values: the messages of Helm, recorded by `hack/record/helm-errors`.
 
-#![expect(clippy::unwrap_used, reason = "a failure here is a failed test")]
-
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
