@@ -759,9 +759,9 @@ pub struct ReleaseSnapshot {
     pub oci_digest: Option<String>,
     /// Status of the release.
     pub status: String,
-    /// Outcome of the chart tests by hook name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub test_hooks: BTreeMap<String, TestHookStatus>,
+    /// Outcome of the chart tests by hook name; absent until they were run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_hooks: Option<BTreeMap<String, TestHookStatus>>,
     /// Number of the release revision.
     #[schemars(transform = crate::schema::without_format)]
     pub version: i64,

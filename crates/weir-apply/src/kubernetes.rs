@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
@@ -19,6 +19,9 @@ use serde_json::Value;
 
 use crate::cluster::{ApplyMode, Cluster, ClusterError, Events, WatchEvent, WatchScope};
 use crate::object::ObjectRef;
+use crate::write::ClusterFacts;
+
+mod write;
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
@@ -46,6 +49,8 @@ pub struct Discovery {
     served: RwLock<HashMap<String, HashMap<String, Mapping>>>,
     /// The preferred version by group.
     preferred: RwLock<HashMap<String, String>>,
+    /// What the cluster is, and when that was asked for.
+    facts: RwLock<Option<(Instant, ClusterFacts)>>,
 }
 
 impl Discovery {

@@ -67,6 +67,22 @@ impl CleanUp {
         }
     }
 
+    /// The rule that turns what `manager` has written by other means into applied fields.
+    pub fn own_updates(manager: &str) -> Self {
+        let taken = TakenOver { prefix: manager.to_owned(), operation: Operation::Update };
+        Self { annotations: Vec::new(), labels: Vec::new(), managers: vec![taken] }
+    }
+
+    /// The rule that takes over all fields of the managers with the given prefixes, and nothing else.
+    pub fn managers(overrides: &[String]) -> Self {
+        let managers = overrides
+            .iter()
+            .flat_map(|prefix| [Operation::Apply, Operation::Update].map(|operation| (prefix, operation)))
+            .map(|(prefix, operation)| TakenOver { prefix: prefix.clone(), operation })
+            .collect();
+        Self { annotations: Vec::new(), labels: Vec::new(), managers }
+    }
+
     /// The JSON patch that cleans `live` up; `None` when it is clean.
     ///
     /// `manager` is the field manager that takes over.

@@ -11,7 +11,7 @@ use crate::object::{self, ObjectRef};
 const MASKED_BYTES_MIN: usize = 4;
 
 /// The error with every value of `object`, if it is a Secret, replaced by `***`.
-pub(crate) fn error(object: &Value, error: ClusterError) -> ClusterError {
+pub fn error(object: &Value, error: ClusterError) -> ClusterError {
     if !ObjectRef::of(object).is_kind("", "Secret") {
         return error;
     }

@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 
 use crate::cluster::{ApplyMode, Cluster, ClusterError, Events, WatchEvent, WatchScope};
 use crate::object::{self, ObjectRef};
+use crate::write::{ClusterFacts, MergeKind, Propagation, WriteCluster, WriteOptions};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +27,11 @@ pub enum Verb {
     DryRun,
     /// Apply.
     Apply,
-    /// JSON patch.
+    /// Create one.
+    Create,
+    /// Replace one.
+    Replace,
+    /// JSON patch or merge patch.
     Patch,
     /// Delete.
     Delete,
@@ -406,5 +411,114 @@ impl Cluster for MemoryCluster {
         let state = self.state.lock();
         state.check_kind(kind)?;
         Ok(!state.is_cluster_scoped(kind))
+    }
+}
+
+fn already_exists(object: &ObjectRef) -> ClusterError {
+    ClusterError::Api {
+        code: 409,
+        reason: "AlreadyExists".to_owned(),
+        message: format!("{} \"{}\" already exists", object.kind.to_lowercase() + "s", object.name),
+    }
+}
+
+#[async_trait]
+impl WriteCluster for MemoryCluster {
+    async fn create(&self, object: &Value, _options: WriteOptions<'_>) -> Result<Value, ClusterError> {
+        let reference = ObjectRef::of(object);
+        let mut state = self.state.lock();
+        state.record(Verb::Create, &reference.to_string())?;
+        state.check_kind(&reference)?;
+        let reference = state.scoped(&reference);
+        if state.objects.contains_key(&key(&reference)) {
+            return Err(already_exists(&reference));
+        }
+        let mut created = object.clone();
+        state.touch(&mut created);
+        state.objects.insert(key(&reference), created.clone());
+        drop(state);
+        let _ = self.events.send(WatchEvent::Applied(created.clone()));
+        Ok(created)
+    }
+
+    async fn replace(&self, object: &Value, _options: WriteOptions<'_>) -> Result<Value, ClusterError> {
+        let reference = ObjectRef::of(object);
+        let mut state = self.state.lock();
+        state.record(Verb::Replace, &reference.to_string())?;
+        state.check_kind(&reference)?;
+        let reference = state.scoped(&reference);
+        if !state.objects.contains_key(&key(&reference)) {
+            return Err(ClusterError::not_found(format!("{reference} not found")));
+        }
+        let mut replaced = object.clone();
+        state.touch(&mut replaced);
+        state.objects.insert(key(&reference), replaced.clone());
+        drop(state);
+        let _ = self.events.send(WatchEvent::Applied(replaced.clone()));
+        Ok(replaced)
+    }
+
+    async fn merge(
+        &self,
+        object: &ObjectRef,
+        patch: &Value,
+        _kind: MergeKind,
+        _options: WriteOptions<'_>,
+    ) -> Result<Value, ClusterError> {
+        let mut state = self.state.lock();
+        state.record(Verb::Patch, &object.to_string())?;
+        state.check_kind(object)?;
+        let reference = state.scoped(object);
+        let Some(mut live) = state.objects.get(&key(&reference)).cloned() else {
+            return Err(ClusterError::not_found(format!("{reference} not found")));
+        };
+        merge_patch(&mut live, patch);
+        state.touch(&mut live);
+        state.objects.insert(key(&reference), live.clone());
+        drop(state);
+        let _ = self.events.send(WatchEvent::Applied(live.clone()));
+        Ok(live)
+    }
+
+    async fn apply_as(
+        &self,
+        object: &Value,
+        _force: bool,
+        options: WriteOptions<'_>,
+    ) -> Result<Value, ClusterError> {
+        Cluster::apply(self, object, ApplyMode { manager: options.manager, dry_run: false }).await
+    }
+
+    async fn delete_with(&self, object: &ObjectRef, _propagation: Propagation) -> Result<(), ClusterError> {
+        Cluster::delete(self, object).await
+    }
+
+    async fn facts(&self) -> Result<ClusterFacts, ClusterError> {
+        Ok(ClusterFacts {
+            version: "v1.36.0".to_owned(),
+            major: "1".to_owned(),
+            minor: "36".to_owned(),
+            api_versions: ["v1", "apps/v1", "batch/v1"].map(str::to_owned).into(),
+        })
+    }
+}
+
+/// As RFC 7386 has it.
+fn merge_patch(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    if let Value::Object(target) = target {
+        for (name, value) in patch {
+            if value.is_null() {
+                target.remove(name);
+            } else {
+                merge_patch(target.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
     }
 }

@@ -54,5 +54,5 @@ pub use read::{ReadOptions, read_documents, read_documents_with, read_first_docu
 pub use resolve::{Resolved, resolve_core, resolve_yaml11};
 pub use scan::ScalarStyle;
 pub use timestamp::Timestamp;
-pub use write::{to_yaml, to_yaml_stream};
+pub use write::{to_yaml, to_yaml_stream, to_yaml_with_sorted_keys};
 pub use write_node::{NodeLayout, to_yaml_pretty, write_nodes};

@@ -27,7 +27,14 @@ const SIGS: Layout = Layout { dialect: Dialect::V2, indent: 2, width: FOLD_COLUM
 /// characters), the text is written escaped instead.
 pub fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
-    write_yaml(value, &mut text);
+    write_yaml(value, &mut text, true);
+    text
+}
+
+/// As [`to_yaml`], with keys sorted by their bytes: the form of which Flux takes the digest of Helm values.
+pub fn to_yaml_with_sorted_keys(value: &Value) -> String {
+    let mut text = String::new();
+    write_yaml(value, &mut text, false);
     text
 }
 
@@ -38,13 +45,13 @@ pub fn to_yaml_stream<'v>(values: impl IntoIterator<Item = &'v Value>) -> String
         if !text.is_empty() {
             text.push_str("---\n");
         }
-        write_yaml(value, &mut text);
+        write_yaml(value, &mut text, true);
     }
     text
 }
 
-fn write_yaml(value: &Value, text: &mut String) {
-    let mut writer = Writer { emitter: Emitter::new(SIGS, 0) };
+fn write_yaml(value: &Value, text: &mut String, natural: bool) {
+    let mut writer = Writer { emitter: Emitter::new(SIGS, 0), natural };
     writer.emitter.out = std::mem::take(text);
     writer.node(value, false);
     // The end of the document.
@@ -55,6 +62,8 @@ fn write_yaml(value: &Value, text: &mut String) {
 
 struct Writer {
     emitter: Emitter,
+    /// Whether keys come in natural order, not in that of their bytes.
+    natural: bool,
 }
 
 impl Writer {
@@ -128,7 +137,9 @@ impl Writer {
         self.emitter.push_indent(indent);
         let mut sorted: Vec<(&str, &Value)> =
             entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
-        if sorted.windows(2).any(|pair| natural_order(pair[0].0, pair[1].0) == Ordering::Greater) {
+        if self.natural
+            && sorted.windows(2).any(|pair| natural_order(pair[0].0, pair[1].0) == Ordering::Greater)
+        {
             sorted = sort_naturally(sorted, natural_order);
         }
         for (key, value) in sorted {

@@ -104,7 +104,7 @@ impl CustomChecks {
     }
 
     /// The rule for an object: the one for its kind, else the one for its group.
-    pub(super) fn find(&self, object: &ObjectRef) -> Option<&CustomCheck> {
+    pub fn find(&self, object: &ObjectRef) -> Option<&CustomCheck> {
         let of_group = || self.checks.iter().filter(|check| check.group == object.group);
         of_group()
             .find(|check| check.kind.as_deref() == Some(object.kind.as_str()))

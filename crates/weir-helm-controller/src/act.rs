@@ -1,0 +1,396 @@
+//! Runs one action on a release and tells what it left on record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rand::RngExt as _;
+use serde_json::Value as Json;
+use tokio::runtime::Handle;
+use weir_api::helm::HelmRelease;
+use weir_apply::health::CustomChecks;
+use weir_apply::object::{ObjectRef, split_api_version};
+use weir_apply::write::WriteCluster;
+use weir_base::clock::Clock;
+use weir_gotemplate::{Host, Limits, Value};
+use weir_helm::action::{
+    ActionError, ContentFailed, Context, Install, Rollback, Uninstall, Upgrade, WaitRules, WaitStrategy,
+    apply_crds, go_time, install, rollback, test, uninstall, upgrade,
+};
+use weir_helm::capabilities::{Capabilities, KubeVersion};
+use weir_helm::chart::Chart;
+use weir_helm::content::Content;
+use weir_helm::manifest::{self, Order, SplitRule};
+use weir_helm::postrender::post_render;
+use weir_helm::release::{Record, Status};
+use weir_helm::render::{self, ReleaseInfo, RenderInput};
+use weir_helm::storage::Storage;
+use weir_helm::values::{self, Mode, Table};
+use weir_helm::{dependencies, schema};
+
+use crate::settings::Settings;
+use crate::{post_render as changes, spec};
+
+/// The field manager of everything that is written.
+pub const MANAGER: &str = "helm-controller";
+/// How many lines of the log go into an event.
+const LOG_LINES_MAX: usize = 10;
+
+/// Runs an action with a context of its own and tells what it did.
+macro_rules! act {
+    ($work:ident, $common:ident, $context:ident => $action:block) => {{
+        let storage = $work.storage();
+        let log = LogBuffer::default();
+        let append = |line: String| log.append(go_time($work.clock.now()), line);
+        let $context = $work.context(&storage, &append, $common);
+        // Boxed: an action is large for the stack of a worker.
+        let result = Box::pin(async $action).await;
+        Outcome { written: storage.take_written(), result, log: log.text() }
+    }};
+}
+
+/// What is needed to act on a release.
+pub struct Work {
+    /// The HelmRelease as it was at the start of the run.
+    pub object: Arc<HelmRelease>,
+    /// What the flags say.
+    pub settings: Settings,
+    /// Where the release is made.
+    pub cluster: Arc<dyn WriteCluster>,
+    /// Rules of the user for the health of objects.
+    pub checks: Arc<CustomChecks>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// The namespace of the records.
+    pub storage_namespace: String,
+    /// The name of the release.
+    pub release_name: String,
+}
+
+/// What an action did.
+pub struct Outcome {
+    /// The records it wrote, each as it was written last.
+    pub written: Vec<Record>,
+    /// How it ended.
+    pub result: Result<(), ActionError>,
+    /// What people may want to read after a failure; may be empty.
+    pub log: String,
+}
+
+impl Work {
+    /// The records of the release.
+    pub fn storage(&self) -> Storage<'_> {
+        Storage::new(&*self.cluster, &*self.clock, &self.storage_namespace, &self.release_name, MANAGER)
+    }
+
+    /// What an action needs, as `common` has it.
+    fn context<'a>(
+        &'a self,
+        storage: &'a Storage<'a>,
+        log: &'a (dyn Fn(String) + Sync),
+        common: spec::Common,
+    ) -> Context<'a> {
+        Context {
+            cluster: &*self.cluster,
+            storage,
+            clock: &*self.clock,
+            manager: MANAGER,
+            log,
+            wait: WaitRules {
+                timeout: common.timeout,
+                strategy: common.wait,
+                jobs: common.wait_for_jobs,
+                checks: &self.checks,
+            },
+        }
+    }
+
+    /// Installs the chart.
+    pub async fn install(&self, chart: &Chart, given: &Table) -> Outcome {
+        let object = &self.object;
+        let install_spec = object.spec.install.clone().unwrap_or_default();
+        let common = spec::install(object, &self.settings.gates);
+        let server_side = spec::install_is_server_side(object, &self.settings.gates);
+        let has_target =
+            object.spec.target_namespace.as_deref().is_some_and(|namespace| !namespace.is_empty());
+        let namespace = spec::release_namespace(object);
+        let options = Install {
+            namespace,
+            create_namespace: install_spec.create_namespace && has_target,
+            replace: install_spec.replace,
+            take_ownership: !install_spec.disable_take_ownership,
+            server_side,
+            strict: !install_spec.disable_openapi_validation,
+            disable_hooks: common.disable_hooks,
+        };
+        let policy = spec::crd_policy(install_spec.crds);
+        let make = self.content(install_spec.disable_schema_validation);
+        act!(self, common, context => {
+            self.crds(&context, chart, given, policy, server_side).await?;
+            install(&context, &options, chart.clone(), given.clone(), &make).await.map(|_| ())
+        })
+    }
+
+    /// Upgrades to the chart.
+    pub async fn upgrade(&self, chart: &Chart, given: &Table) -> Outcome {
+        let object = &self.object;
+        let upgrade_spec = object.spec.upgrade.clone().unwrap_or_default();
+        let common = spec::upgrade(object, &self.settings.gates);
+        let server_side = spec::server_side(upgrade_spec.server_side_apply);
+        let options = Upgrade {
+            history_max: spec::history_max(object),
+            take_ownership: !upgrade_spec.disable_take_ownership,
+            server_side,
+            replace: upgrade_spec.force,
+            strict: !upgrade_spec.disable_openapi_validation,
+            reuse_values: upgrade_spec.preserve_values,
+            clean_up_on_fail: upgrade_spec.cleanup_on_fail,
+            disable_hooks: common.disable_hooks,
+        };
+        let policy = spec::crd_policy(upgrade_spec.crds);
+        let make = self.content(upgrade_spec.disable_schema_validation);
+        act!(self, common, context => {
+            let last = context.storage.last().await?;
+            let by_server =
+                server_side.unwrap_or_else(|| last.is_some_and(|last| last.apply_method == "ssa"));
+            self.crds(&context, chart, given, policy, by_server).await?;
+            upgrade(&context, options, chart.clone(), given.clone(), &make).await.map(|_| ())
+        })
+    }
+
+    /// Goes back to a revision.
+    pub async fn rollback(&self, version: i64) -> Outcome {
+        let object = &self.object;
+        let rollback_spec = object.spec.rollback.clone().unwrap_or_default();
+        let common = spec::rollback(object, &self.settings.gates);
+        let options = Rollback {
+            version,
+            history_max: spec::history_max(object),
+            server_side: spec::server_side(rollback_spec.server_side_apply),
+            replace: rollback_spec.force,
+            clean_up_on_fail: rollback_spec.cleanup_on_fail,
+            disable_hooks: common.disable_hooks,
+        };
+        act!(self, common, context => { rollback(&context, options).await.map(|_| ()) })
+    }
+
+    /// Takes the release away.
+    pub async fn uninstall(&self) -> Outcome {
+        let object = &self.object;
+        let common = spec::uninstall(object, &self.settings.gates);
+        let options = Uninstall {
+            keep_history: object.spec.uninstall.as_ref().is_some_and(|uninstall| uninstall.keep_history),
+            disable_hooks: common.disable_hooks,
+            propagation: spec::propagation(object),
+        };
+        act!(self, common, context => { uninstall(&context, options).await.map(|_| ()) })
+    }
+
+    /// Runs the tests.
+    pub async fn test(&self) -> Outcome {
+        let common = spec::test(&self.object, &self.settings.gates);
+        let filter = spec::test_filter(&self.object);
+        act!(self, common, context => { test(&context, &filter).await.map(|_| ()) })
+    }
+
+    /// Ends an action that was cut off: its record becomes a failed one.
+    pub async fn unlock(&self, mut record: Record) -> Outcome {
+        let common = spec::Common {
+            timeout: Duration::ZERO,
+            wait: WaitStrategy::HooksOnly,
+            wait_for_jobs: false,
+            disable_hooks: true,
+        };
+        let was = record.info.status.name();
+        record.info.status = Status::Failed;
+        record.info.description = format!("Release unlocked from stale '{was}' state");
+        act!(self, common, context => { Ok(context.storage.update(&record).await?) })
+    }
+
+    async fn crds(
+        &self,
+        context: &Context<'_>,
+        chart: &Chart,
+        given: &Table,
+        policy: weir_helm::action::CrdPolicy,
+        server_side: bool,
+    ) -> Result<(), ActionError> {
+        let mut chart = chart.clone();
+        dependencies::process(&mut chart, given).map_err(|error| ContentFailed(error.to_string()))?;
+        let mark = |definition: &mut Json| changes::origin(&self.object, definition);
+        apply_crds(context, &chart, policy, server_side, &mark).await.map(|_| ())
+    }
+
+    /// How the content of the release is made.
+    fn content(
+        &self,
+        skip_schema: bool,
+    ) -> impl Fn(ReleaseInfo, Chart, Table) -> BoxFuture<'static, Result<Content, ContentFailed>>
+    + Send
+    + Sync
+    + use<> {
+        let object = Arc::clone(&self.object);
+        let cluster = Arc::clone(&self.cluster);
+        let clock = Arc::clone(&self.clock);
+        let gates = self.settings.gates.clone();
+        move |info, chart, given| {
+            let (object, cluster, clock) = (Arc::clone(&object), Arc::clone(&cluster), Arc::clone(&clock));
+            let strategy = changes::strategy(spec::post_render_strategy(&object, &gates));
+            let dns = gates.on("AllowDNSLookups");
+            async move {
+                let facts = cluster.facts().await.map_err(|error| {
+                    ContentFailed(format!("could not get server version from Kubernetes: {error}"))
+                })?;
+                let mut kube_version =
+                    KubeVersion::parse(&facts.version).map_err(|error| ContentFailed(error.to_string()))?;
+                (kube_version.major, kube_version.minor) = (facts.major, facts.minor);
+                let capabilities = Capabilities {
+                    kube_version,
+                    api_versions: facts.api_versions,
+                    ..Capabilities::default()
+                };
+                let handle = Handle::current();
+                let host = ClusterHost { cluster, clock, handle, dns };
+                let made = tokio::task::spawn_blocking(move || {
+                    let input = RenderInput {
+                        release: &info,
+                        capabilities: &capabilities,
+                        host: Box::new(host),
+                        limits: Limits::default(),
+                    };
+                    let mut run = |text: &str| changes::run(&object, text);
+                    make(chart, &given, input, skip_schema, &mut |files| {
+                        post_render(files, strategy, SplitRule::default(), &mut run)
+                            .map_err(|error| ContentFailed(error.to_string()))
+                    })
+                });
+                made.await.map_err(|error| ContentFailed(format!("rendering was cut off: {error}")))?
+            }
+            .boxed()
+        }
+    }
+}
+
+type Files = BTreeMap<String, String>;
+
+fn make(
+    mut chart: Chart,
+    given: &Table,
+    input: RenderInput<'_>,
+    skip_schema: bool,
+    change: &mut dyn FnMut(&Files) -> Result<Files, ContentFailed>,
+) -> Result<Content, ContentFailed> {
+    fn failed(error: impl std::fmt::Display) -> ContentFailed {
+        ContentFailed(error.to_string())
+    }
+    dependencies::process(&mut chart, given).map_err(failed)?;
+    let values = values::coalesce(&chart, given, Mode::Coalesce).map_err(failed)?;
+    if !skip_schema {
+        schema::validate(&chart, &values, None).map_err(failed)?;
+    }
+    let mut rendered = render::render(&chart, &values, input).map_err(failed)?;
+    let notes = render::take_notes(&chart, &mut rendered);
+    let rendered = change(&rendered)?;
+    let sorted = manifest::sort(&rendered, SplitRule::default(), Order::Install).map_err(failed)?;
+    let manifest = manifest::text(&sorted.manifests);
+    Ok(Content { chart, values, sorted, manifest, notes })
+}
+
+/// What templates may ask of the world.
+struct ClusterHost {
+    cluster: Arc<dyn WriteCluster>,
+    clock: Arc<dyn Clock>,
+    handle: Handle,
+    dns: bool,
+}
+
+impl Host for ClusterHost {
+    fn now(&mut self) -> (i64, u32) {
+        let now = self.clock.now();
+        (now.as_second(), now.subsec_nanosecond().unsigned_abs())
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        rand::rng().fill(bytes);
+    }
+
+    fn lookup(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, String> {
+        let (group, version) = split_api_version(api_version);
+        let reference = ObjectRef {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let nothing = Json::Object(serde_json::Map::new());
+        let found = self.handle.block_on(async {
+            if name.is_empty() {
+                let namespace = (!namespace.is_empty()).then_some(namespace);
+                let items = self.cluster.list(&reference, namespace, "").await?;
+                let list = serde_json::json!({
+                    "apiVersion": api_version, "kind": format!("{kind}List"), "items": items, "metadata": {}
+                });
+                return Ok(list);
+            }
+            Ok(self.cluster.get(&reference).await?.unwrap_or_else(|| nothing.clone()))
+        });
+        match found {
+            Ok(found) => Ok(render::engine_value(&found)),
+            Err(error @ weir_apply::cluster::ClusterError::NoMatch { .. }) => Err(error.to_string()),
+            Err(error) if error.is_not_found() => Ok(render::engine_value(&nothing)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn resolve(&mut self, name: &str) -> Result<String, String> {
+        if !self.dns {
+            return Ok(String::new());
+        }
+        let found = self.handle.block_on(tokio::net::lookup_host((name, 0)));
+        let mut found = found.map_err(|error| format!("lookup {name}: {error}"))?;
+        Ok(found.next().map(|address| address.ip().to_string()).unwrap_or_default())
+    }
+}
+
+/// The last lines of a log, equal ones counted.
+#[derive(Default)]
+struct LogBuffer(Mutex<Vec<(String, String, usize)>>);
+
+impl LogBuffer {
+    fn append(&self, time: String, line: String) {
+        let mut lines = self.0.lock();
+        if let Some(last) = lines.last_mut()
+            && last.1 == line
+        {
+            last.2 += 1;
+            return;
+        }
+        if lines.len() == LOG_LINES_MAX {
+            lines.remove(0);
+        }
+        lines.push((time, line, 0));
+    }
+
+    fn text(&self) -> String {
+        let mut text = Vec::new();
+        for (time, line, repeated) in self.0.lock().iter() {
+            text.push(format!("{time}: {line}"));
+            if *repeated > 1 {
+                text.push(format!("{time}: {line} ({} duplicate lines omitted)", repeated - 1));
+            } else if *repeated == 1 {
+                text.push(format!("{time}: {line}"));
+            }
+        }
+        text.join("\n")
+    }
+}

@@ -1,0 +1,169 @@
+//! Under which identity, and in which cluster, a release is made.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value as Json;
+use weir_api::helm::HelmRelease;
+use weir_api::reference::SecretKeyReference;
+use weir_apply::cluster::Cluster;
+use weir_apply::kubernetes::KubernetesCluster;
+use weir_apply::object::ObjectRef;
+use weir_apply::write::WriteCluster;
+
+use crate::settings::Settings;
+use crate::spec;
+
+/// Why a cluster cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig or the account is not there.
+    #[error("{0}")]
+    Missing(String),
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Gives the cluster of a release.
+#[async_trait]
+pub trait Clusters: Send + Sync {
+    /// The cluster this controller runs in, under its own identity.
+    fn local(&self) -> Arc<dyn WriteCluster>;
+
+    /// The cluster a release is made in, under the identity it is made as.
+    ///
+    /// # Errors
+    /// When the identity or the remote cluster cannot be set up.
+    async fn target(&self, object: &HelmRelease) -> Result<Arc<dyn WriteCluster>, ClientError>;
+}
+
+/// Clusters reached through a kube client.
+pub struct KubernetesClusters {
+    local: Arc<KubernetesCluster>,
+    settings: Settings,
+}
+
+impl KubernetesClusters {
+    /// The cluster of `client` is the local one.
+    pub fn new(client: kube::Client, settings: Settings) -> Self {
+        Self { local: Arc::new(KubernetesCluster::new(client)), settings }
+    }
+
+    async fn remote(
+        &self,
+        namespace: &str,
+        reference: &SecretKeyReference,
+    ) -> Result<KubernetesCluster, ClientError> {
+        let full_name = format!("{namespace}/{}", reference.name);
+        let text = kubeconfig_text(&*self.local, namespace, reference).await?;
+        let invalid = |error: &dyn std::error::Error| {
+            ClientError::Other(format!("could not load KubeConfig from secret '{full_name}': {error}"))
+        };
+        let mut kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| invalid(&error))?;
+        sanitise(&mut kubeconfig, &self.settings);
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(|error| invalid(&error))?;
+        let client = kube::Client::try_from(config).map_err(|error| invalid(&error))?;
+        Ok(KubernetesCluster::new(client))
+    }
+}
+
+#[async_trait]
+impl Clusters for KubernetesClusters {
+    fn local(&self) -> Arc<dyn WriteCluster> {
+        Arc::clone(&self.local) as Arc<dyn WriteCluster>
+    }
+
+    async fn target(&self, object: &HelmRelease) -> Result<Arc<dyn WriteCluster>, ClientError> {
+        let namespace = spec::namespace(object);
+        let mut cluster = (*self.local).clone();
+        if let Some(reference) = &object.spec.kube_config {
+            let Some(secret) = &reference.secret_ref else {
+                return Err(ClientError::Other(
+                    "spec.kubeConfig.configMapRef is not supported yet, use secretRef".to_owned(),
+                ));
+            };
+            cluster = self.remote(namespace, secret).await?;
+        }
+        let account = spec::service_account(object, &self.settings.default_service_account);
+        if !account.is_empty() {
+            cluster = cluster
+                .as_service_account(namespace, account)
+                .map_err(|error| ClientError::Other(error.to_string()))?;
+        }
+        Ok(Arc::new(cluster))
+    }
+}
+
+/// A reference to an object of the core group.
+pub fn core_object(kind: &str, namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+async fn kubeconfig_text(
+    local: &dyn Cluster,
+    namespace: &str,
+    reference: &SecretKeyReference,
+) -> Result<String, ClientError> {
+    let full_name = format!("{namespace}/{}", reference.name);
+    let unreadable = |error: &str| format!("could not get KubeConfig secret '{full_name}': {error}");
+    let secret = match local.get(&core_object("Secret", namespace, &reference.name)).await {
+        Ok(Some(secret)) => secret,
+        Ok(None) => {
+            let error = format!("secrets \"{}\" not found", reference.name);
+            return Err(ClientError::Missing(unreadable(&error)));
+        }
+        Err(error) => return Err(ClientError::Other(unreadable(&error.to_string()))),
+    };
+    let value = |key: &str| {
+        let encoded = secret.get("data")?.get(key).and_then(Json::as_str).filter(|value| !value.is_empty());
+        STANDARD.decode(encoded?).ok()
+    };
+    let missing = |keys: String| {
+        ClientError::Other(format!("KubeConfig secret '{full_name}' does not contain a {keys} key with data"))
+    };
+    let bytes = match reference.key.as_deref().filter(|key| !key.is_empty()) {
+        Some(key) => value(key).ok_or_else(|| missing(format!("'{key}'")))?,
+        None => value("value")
+            .or_else(|| value("value.yaml"))
+            .ok_or_else(|| missing("'value' or 'value.yaml'".to_owned()))?,
+    };
+    String::from_utf8(bytes).map_err(|_| ClientError::Other(unreadable("the kubeconfig is not UTF-8")))
+}
+
+/// Drops what a kubeconfig from a Secret may not use: files of this machine, commands, other
+/// identities, and connections that are not verified.
+fn sanitise(kubeconfig: &mut Kubeconfig, settings: &Settings) {
+    for named in &mut kubeconfig.clusters {
+        if let Some(cluster) = &mut named.cluster {
+            cluster.certificate_authority = None;
+            if !settings.insecure_kubeconfig_tls {
+                cluster.insecure_skip_tls_verify = None;
+            }
+        }
+    }
+    for named in &mut kubeconfig.auth_infos {
+        if let Some(user) = &mut named.auth_info {
+            user.client_certificate = None;
+            user.client_key = None;
+            user.token_file = None;
+            user.auth_provider = None;
+            user.impersonate = None;
+            user.impersonate_groups = None;
+            if !settings.insecure_kubeconfig_exec {
+                user.exec = None;
+            }
+        }
+    }
+}
