@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 pub const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
 /// `apiVersion` of Kustomizations.
 pub const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
+/// The group and version of HelmReleases.
+pub const HELM: &str = "helm.toolkit.fluxcd.io/v2";
 
 const FIELD_MANAGER: &str = "weir-e2e";
 

@@ -20,7 +20,7 @@ mod scenario;
 mod wait;
 
 pub use artifact::ArtifactServer;
-pub use cluster::{Cluster, KUSTOMIZE, SOURCE, condition, text};
+pub use cluster::{Cluster, HELM, KUSTOMIZE, SOURCE, condition, text};
 pub use controller::{Controller, Launch, free_address};
 pub use git::{GitRequests, GitServer, Repository};
 pub use proxy::{ApiProxy, Call, Counts, Faults};

@@ -16,8 +16,8 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::controller::free_address;
 use crate::{
-    ApiProxy, Cluster, Controller, DEADLINE, GitServer, KUSTOMIZE, Launch, SOURCE, condition, eventually,
-    text,
+    ApiProxy, Cluster, Controller, DEADLINE, GitServer, HELM, KUSTOMIZE, Launch, SOURCE, condition,
+    eventually, text,
 };
 
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
@@ -37,10 +37,14 @@ pub struct Scenario {
     pub source_api: ApiProxy,
     /// What kustomize-controller asks of the API server.
     pub kustomize_api: ApiProxy,
+    /// What helm-controller asks of the API server.
+    pub helm_api: ApiProxy,
     /// source-controller, once started.
     pub source: Mutex<Option<Controller>>,
     /// kustomize-controller, once started.
     pub kustomize: Mutex<Option<Controller>>,
+    /// helm-controller, once started.
+    pub helm: Mutex<Option<Controller>>,
     directory: TempDir,
     seed: u64,
 }
@@ -108,20 +112,23 @@ impl Scenario {
             .apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }))
             .await?;
         let directory = tempfile::Builder::new().prefix(&format!("{namespace}-")).tempdir()?;
-        for part in ["git", "source-storage", "source-tmp", "kustomize-tmp"] {
+        for part in ["git", "source-storage", "source-tmp", "kustomize-tmp", "helm-tmp"] {
             std::fs::create_dir(directory.path().join(part))?;
         }
         let git = GitServer::start(&directory.path().join("git")).await?;
         let source_api = ApiProxy::start(cluster.client()).await?;
         let kustomize_api = ApiProxy::start(cluster.client()).await?;
+        let helm_api = ApiProxy::start(cluster.client()).await?;
         Ok(Self {
             namespace,
             cluster,
             git,
             source_api,
             kustomize_api,
+            helm_api,
             source: Mutex::new(None),
             kustomize: Mutex::new(None),
+            helm: Mutex::new(None),
             directory,
             seed,
         })
@@ -145,6 +152,26 @@ impl Scenario {
     /// The folders the controllers were given for temporary files.
     pub fn temporary(&self) -> [PathBuf; 2] {
         [self.directory.path().join("source-tmp"), self.directory.path().join("kustomize-tmp")]
+    }
+
+    /// Starts helm-controller, limited to the scenario's namespace, with short waits.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start_helm(&self) -> Result<()> {
+        let arguments = [
+            "--watch-all-namespaces=false",
+            "--requeue-dependency=1s",
+            "--interval-jitter-percentage=0",
+            "--log-level=debug",
+            "--min-retry-delay=200ms",
+            "--max-retry-delay=5s",
+            "--http-retry=2",
+        ];
+        let arguments = arguments.map(str::to_owned).into();
+        let launch = self.launch("helm", arguments, &self.helm_api).await?;
+        *self.helm.lock().await = Some(Controller::start(launch).await?);
+        Ok(())
     }
 
     /// Starts both controllers, limited to the scenario's namespace, with short waits.
@@ -361,7 +388,7 @@ impl Scenario {
     /// Prints the scenario's objects, events and logs.
     async fn dump(&self) {
         let mut out = format!("==== state of {} (WEIR_E2E_SEED={})\n", self.namespace, self.seed);
-        for kind in ["GitRepository", "Kustomization"] {
+        for kind in ["GitRepository", "Kustomization", "HelmRelease"] {
             match self.cluster.list(toolkit_version(kind), kind, Some(&self.namespace), "").await {
                 Ok(objects) => {
                     for object in objects {
@@ -394,7 +421,9 @@ impl Scenario {
                 );
             }
         }
-        for (name, controller) in [("source", &self.source), ("kustomize", &self.kustomize)] {
+        for (name, controller) in
+            [("source", &self.source), ("kustomize", &self.kustomize), ("helm", &self.helm)]
+        {
             if let Some(controller) = controller.lock().await.as_ref() {
                 let _ = writeln!(out, "---- log of {name}-controller\n{}", controller.log_tail(60));
             }
@@ -405,7 +434,7 @@ impl Scenario {
     /// Stops the controllers and removes every namespace of the scenario.
     async fn clean_up(&self) -> Result<()> {
         let mut stopped = Ok(());
-        for controller in [&self.source, &self.kustomize] {
+        for controller in [&self.source, &self.kustomize, &self.helm] {
             if let Some(mut controller) = controller.lock().await.take() {
                 stopped = stopped.and(controller.stop().await);
             }
@@ -414,7 +443,7 @@ impl Scenario {
             return self.report(&format!("kept, files in '{}'", self.directory.path().display()));
         }
         // Nobody is left to handle the finalizers.
-        for kind in ["GitRepository", "Kustomization"] {
+        for kind in ["GitRepository", "Kustomization", "HelmRelease"] {
             for object in self.cluster.list(toolkit_version(kind), kind, Some(&self.namespace), "").await? {
                 let (name, release) =
                     (text(&object, "/metadata/name"), json!({ "metadata": { "finalizers": null } }));
@@ -444,7 +473,11 @@ impl Scenario {
 }
 
 fn toolkit_version(kind: &str) -> &'static str {
-    if kind == "Kustomization" { KUSTOMIZE } else { SOURCE }
+    match kind {
+        "Kustomization" => KUSTOMIZE,
+        "HelmRelease" => HELM,
+        _ => SOURCE,
+    }
 }
 
 /// An object's name and conditions in one line.

@@ -132,7 +132,7 @@ impl Classify for Error {
             | Self::SourceNotReady { retry, .. }
             | Self::ArtifactGone(retry) => Class::Waiting(*retry),
             Self::RetryAfter(retry) => Class::RetryAfter(*retry),
-            Self::Canceled(_) => Class::Superseded,
+            Self::Canceled(_) | Self::Again => Class::Superseded,
             Self::Template(_)
             | Self::Source(_)
             | Self::Values(_)
@@ -141,7 +141,6 @@ impl Classify for Error {
             | Self::Client(_)
             | Self::State(_)
             | Self::Action(_)
-            | Self::Again
             | Self::Publish(_) => Class::Backoff,
         }
     }

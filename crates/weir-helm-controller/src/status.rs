@@ -285,5 +285,8 @@ fn failed(object: &mut HelmRelease, error: &Error, ended: Ended) -> Conclusion {
     } else if matches!(error, Error::RetryAfter(_)) {
         object.set_observed_generation(generation);
     }
-    Conclusion { requeue: Requeue::for_class(error.class()), notices }
+    // The same again waits for its turn, as after a failure, but is none.
+    let requeue =
+        if matches!(error, Error::Again) { Requeue::Backoff } else { Requeue::for_class(error.class()) };
+    Conclusion { requeue, notices }
 }

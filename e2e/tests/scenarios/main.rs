@@ -1,8 +1,9 @@
-//! What users of the two controllers rely on, seen from outside: Git on one side, the cluster on the other.
+//! What users of the controllers rely on, seen from outside: Git on one side, the cluster on the other.
 
 mod bad_input;
 mod decryption;
 mod fleet;
+mod helm;
 mod kills;
 mod lifecycle;
 mod quiet;

@@ -336,7 +336,7 @@ fn needs_another_look(object: &ObjectRef) -> bool {
     )
 }
 
-/// The first failed Pod that the workload selects.
+/// The first failed Pod of what the workload is to be now; Pods of what it was before do not count.
 async fn failed_pod(
     cluster: &dyn Cluster,
     options: &Wait<'_>,
@@ -346,10 +346,50 @@ async fn failed_pod(
     let Some(selector) = field(live, &["spec", "selector"]).and_then(selector_text) else {
         return Ok(None);
     };
+    let generation = |path: &[&str]| field(live, path).and_then(Value::as_i64);
+    let observed = generation(&["status", "observedGeneration"]);
+    if observed.is_some_and(|observed| Some(observed) != generation(&["metadata", "generation"])) {
+        return Ok(None);
+    }
     let pods = ObjectRef { version: "v1".to_owned(), kind: "Pod".to_owned(), ..ObjectRef::default() };
     let pods = cluster.list(&pods, Some(&object.namespace), &selector).await?;
     let now = options.clock.now();
-    Ok(pods.iter().find(|pod| is_failed_pod(pod, now)).map(ObjectRef::of))
+    let failed: Vec<&Value> = pods.iter().filter(|pod| is_failed_pod(pod, now)).collect();
+    if failed.is_empty() {
+        return Ok(None);
+    }
+    let current = current_revision(cluster, object, live, &selector).await?;
+    let is_current = |pod: &Value| {
+        let Some((label, revision)) = &current else { return true };
+        crate::object::label(pod, label).is_none_or(|found| found == revision)
+    };
+    Ok(failed.into_iter().find(|pod| is_current(pod)).map(ObjectRef::of))
+}
+
+/// The label and value that Pods of the current template carry, if that can be told.
+async fn current_revision(
+    cluster: &dyn Cluster,
+    object: &ObjectRef,
+    live: &Value,
+    selector: &str,
+) -> Result<Option<(&'static str, String)>, ClusterError> {
+    const REVISION: &str = "deployment.kubernetes.io/revision";
+    const TEMPLATE: &str = "pod-template-hash";
+    match object.kind.as_str() {
+        "StatefulSet" => {
+            let revision = field(live, &["status", "updateRevision"]).and_then(Value::as_str);
+            Ok(revision.map(|revision| ("controller-revision-hash", revision.to_owned())))
+        }
+        "Deployment" => {
+            let Some(revision) = crate::object::annotation(live, REVISION) else { return Ok(None) };
+            let kind = ObjectRef { kind: "ReplicaSet".to_owned(), ..object.clone() };
+            let sets = cluster.list(&kind, Some(&object.namespace), selector).await?;
+            let newest = sets.iter().find(|set| crate::object::annotation(set, REVISION) == Some(revision));
+            let hash = newest.and_then(|set| crate::object::label(set, TEMPLATE));
+            Ok(hash.map(|hash| (TEMPLATE, hash.to_owned())))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// A `LabelSelector` as text; `None` if it is empty or not understood.
