@@ -217,6 +217,6 @@ async fn generated_secrets_hold_the_plain_text() {
     .unwrap();
     let mut prepared = crate::build::prepare(files, "", &object).unwrap();
     prepared.replace(sources(&prepared, "", &keys()).await.unwrap());
-    let built = crate::build::objects(&prepared, "").unwrap();
+    let built = crate::build::objects(&prepared, "", &weir_kustomize::NoRemote).unwrap();
     assert_eq!(built[0]["data"]["token"], STANDARD.encode(golden!("binary-text/want.binary")));
 }
