@@ -7,8 +7,8 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use weir_api::GoDuration;
 
 use crate::commands::{
-    build, check, debug, delete, envsubst, events, export, get, helm, kustomize, logs, reconcile, resume, stats,
-    suspend, trace, tree, version,
+    build, check, debug, delete, envsubst, events, export, get, helm, kustomize, logs, reconcile, resume,
+    stats, suspend, trace, tree, version,
 };
 
 /// Looks at, triggers and suspends what the controllers do.

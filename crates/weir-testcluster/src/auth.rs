@@ -121,7 +121,7 @@ impl Tokens {
             account["namespace"].as_str()?,
             account["serviceaccount"]["name"].as_str()?,
         );
-        out.uid = account["serviceaccount"]["uid"].as_str().unwrap_or_default().to_owned();
+        account["serviceaccount"]["uid"].as_str().unwrap_or_default().clone_into(&mut out.uid);
         Some(out)
     }
 
@@ -168,10 +168,9 @@ pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<Identity>, ApiE
     let mut out = Identity { user: user.to_owned(), uid: uid.to_owned(), groups, extra };
     if let Some((namespace, name)) =
         user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
+        && out.groups.is_empty()
     {
-        if out.groups.is_empty() {
-            out.groups = Identity::service_account(namespace, name).groups;
-        }
+        out.groups = Identity::service_account(namespace, name).groups;
     }
     if user != "system:anonymous" && !out.is_in("system:authenticated") {
         out.groups.push("system:authenticated".to_owned());

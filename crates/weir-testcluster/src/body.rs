@@ -90,10 +90,10 @@ fn unrecognized(kind: &str, what: &str, body: &[u8]) -> ApiError {
 /// Reads YAML, or JSON.
 pub(crate) fn read_yaml(body: &[u8], kind: &str) -> Result<Decoded, ApiError> {
     let start = body.iter().find(|byte| !byte.is_ascii_whitespace());
-    if start == Some(&b'{') {
-        if let Ok(decoded) = read_json(body, kind) {
-            return Ok(decoded);
-        }
+    if start == Some(&b'{')
+        && let Ok(decoded) = read_json(body, kind)
+    {
+        return Ok(decoded);
     }
     read_first_document(body, "body", ReadOptions::default())
         .map(|value| Decoded { value, duplicates: Vec::new() })

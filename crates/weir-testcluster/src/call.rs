@@ -41,7 +41,7 @@ impl Target {
             return None;
         }
         if rest[0] == "namespaces" && rest.len() > 2 && !matches!(rest[2].as_str(), "status" | "finalize") {
-            out.namespace = rest[1].clone();
+            out.namespace.clone_from(&rest[1]);
             rest.drain(..2);
         }
         let mut rest = rest.into_iter();

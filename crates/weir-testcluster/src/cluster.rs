@@ -264,6 +264,7 @@ impl Inner {
     }
 
     /// The tree of an object in a version of its kind.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn value_as(&self, kind: &Kind, stored: &Stored) -> Value {
         let mut value = stored.value();
         value["apiVersion"] = json!(kind.stored_as.api_version());
@@ -276,6 +277,7 @@ impl Inner {
     }
 
     /// Whether the stored form differs from that of the version in more than its name.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn needs_conversion(&self, kind: &Kind) -> bool {
         if let Some(version) = &kind.custom {
             return version.varies;
@@ -284,6 +286,7 @@ impl Inner {
     }
 
     /// The form that is stored.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn to_stored(&self, kind: &Kind, mut value: Value) -> Value {
         rules::convert(&kind.gvk, &kind.stored_as, &mut value);
         if let Some(map) = value.as_object_mut() {
@@ -321,12 +324,11 @@ impl Inner {
         loop {
             let task = {
                 let mut work = self.work.lock();
-                match work.tasks.pop_front() {
-                    Some(task) => task,
-                    None => {
-                        work.running = false;
-                        return;
-                    }
+                if let Some(task) = work.tasks.pop_front() {
+                    task
+                } else {
+                    work.running = false;
+                    return;
                 }
             };
             let more = self.run(task);
@@ -374,6 +376,7 @@ impl Inner {
     }
 
     /// The kind of a target, or why there is none.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn find_kind(
         &self,
         kinds: &Kinds,

@@ -258,13 +258,13 @@ impl Inner {
             }
             None => {}
         }
-        meta::set_finalizers(object, finalizers.clone());
+        meta::set_finalizers(object, &finalizers);
         let is_pod = kind.plural == "pods" && kind.gvk.group.is_empty();
         let mut grace = if is_pod { pod_grace(object, options.grace_seconds) } else { 0 };
         let is_namespace = rules::is_namespace(kind);
         if rules::is_definition(kind) && !object["metadata"]["deletionTimestamp"].is_string() {
             finalizers.push(CUSTOM_CLEANUP.to_owned());
-            meta::set_finalizers(object, finalizers.clone());
+            meta::set_finalizers(object, &finalizers);
             let condition = json!({
                 "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
                 "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",

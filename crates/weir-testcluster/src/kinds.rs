@@ -14,6 +14,7 @@ use crate::fields::set::FieldSet;
 use crate::schema::Schema;
 
 /// One version of one kind, as it is served.
+#[expect(clippy::struct_field_names, reason = "fields are named as in discovery documents")]
 pub(crate) struct Kind {
     pub(crate) gvk: GroupVersionKind,
     pub(crate) plural: String,

@@ -42,7 +42,7 @@ pub(crate) fn finalizers(object: &Value) -> Vec<String> {
     crate::crd::schema::texts(&object["metadata"]["finalizers"])
 }
 
-pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     set_or_remove(object, "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
 }
 

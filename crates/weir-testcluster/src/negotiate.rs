@@ -57,7 +57,7 @@ pub(crate) fn form(accept: &str) -> Result<Form, ApiError> {
     }
     let mut error = ApiError::not_acceptable();
     if !knows_one {
-        error.message = NOT_ACCEPTABLE.to_owned();
+        NOT_ACCEPTABLE.clone_into(&mut error.message);
         error = error.with_details(serde_json::json!({}));
     }
     Err(error)

@@ -77,7 +77,7 @@ impl Rule {
         });
         has(&self.groups, &action.group)
             && resource
-            && (self.names.is_empty() || self.names.iter().any(|own| *own == action.name))
+            && (self.names.is_empty() || self.names.contains(&action.name))
     }
 }
 
@@ -189,10 +189,10 @@ impl Inner {
     pub(crate) fn policy(&self) -> Arc<Policy> {
         let changed = self.store.last_change(TABLES);
         let mut known = self.policy.lock();
-        if let Some((at, policy)) = &*known {
-            if *at == changed {
-                return policy.clone();
-            }
+        if let Some((at, policy)) = &*known
+            && *at == changed
+        {
+            return policy.clone();
         }
         let policy = Arc::new(Policy::read(self));
         *known = Some((changed, policy.clone()));
@@ -362,6 +362,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(rule: Value, action: &Action, expected: bool) {
         assert_eq!(Rule::read(&rule).allows(action), expected, "{rule} {action:?}");
     }

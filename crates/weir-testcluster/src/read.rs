@@ -72,6 +72,7 @@ impl Inner {
     }
 
     /// What a list or watch of a request shows.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn filter(&self, call: &Call, kind: &Arc<Kind>) -> Result<Filter, ApiError> {
         let labels = LabelSelector::parse(call.query.get("labelSelector"))?;
         let mut fields = FieldSelector::parse(call.query.get("fieldSelector"))?;

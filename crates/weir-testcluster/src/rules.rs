@@ -72,10 +72,10 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value) {
     match &kind.custom {
         None => builtin::prepare_create(&kind.gvk, object),
         Some(version) => {
-            if version.has_status {
-                if let Some(map) = object.as_object_mut() {
-                    map.remove("status");
-                }
+            if version.has_status
+                && let Some(map) = object.as_object_mut()
+            {
+                map.remove("status");
             }
             object["metadata"]["generation"] = json!(1);
         }

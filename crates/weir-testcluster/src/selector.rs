@@ -92,10 +92,10 @@ impl LabelSelector {
                     _ => Requirement::Exists(part.to_owned()),
                 }
             };
-            if let Requirement::In(_, values) | Requirement::NotIn(_, values) = &requirement {
-                if values.iter().any(|value| value.contains('=')) {
-                    return Err(ApiError::bad_request("found '=', expected: ',' or 'end of string'"));
-                }
+            if let Requirement::In(_, values) | Requirement::NotIn(_, values) = &requirement
+                && values.iter().any(|value| value.contains('='))
+            {
+                return Err(ApiError::bad_request("found '=', expected: ',' or 'end of string'"));
             }
             check(&requirement)?;
             out.push(requirement);

@@ -200,8 +200,8 @@ impl Service {
                 )));
             }
             let reply = self.run(&call)?;
-            if let (Form::Metadata, Content::List(list)) = (form, &reply.content) {
-                if !accept.contains("PartialObjectMetadataList") {
+            if let (Form::Metadata, Content::List(list)) = (form, &reply.content)
+                && !accept.contains("PartialObjectMetadataList") {
                     let package = call.target.group.split('.').next().filter(|word| !word.is_empty());
                     return Err(ApiError::new(
                         406,
@@ -213,7 +213,6 @@ impl Service {
                         ),
                     ));
                 }
-            }
             Ok((form, reply))
         });
         let mut response = match outcome {
@@ -284,10 +283,10 @@ impl Service {
         if call.verb == "create" && !target.name.is_empty() && target.subresource.is_empty() {
             return Err(ApiError::method_not_allowed());
         }
-        if call.verb == "create" {
-            if let Some(answer) = self.cluster.review(call, &kind) {
-                return answer;
-            }
+        if call.verb == "create"
+            && let Some(answer) = self.cluster.review(call, &kind)
+        {
+            return answer;
         }
         if !target.subresource.is_empty() && target.subresource != "status" {
             return self.cluster.subresource(call, &kind);
@@ -384,7 +383,7 @@ impl Service {
         let form = match form(accept) {
             Ok(form) => form,
             Err(mut error) => {
-                error.message = NOT_ACCEPTABLE.to_owned();
+                NOT_ACCEPTABLE.clone_into(&mut error.message);
                 return error_response(&error.with_details(json!({})));
             }
         };

@@ -497,5 +497,5 @@ fn drop_owners(value: &mut Value, gone: &[String]) {
 fn drop_finalizer(value: &mut Value, name: &str) {
     let mut finalizers = meta::finalizers(value);
     finalizers.retain(|own| own != name);
-    meta::set_finalizers(value, finalizers);
+    meta::set_finalizers(value, &finalizers);
 }

@@ -40,6 +40,7 @@ pub enum Error {
 }
 
 /// The revision and the objects of a file.
+#[expect(clippy::type_complexity, reason = "a pair that is taken apart at once")]
 pub(crate) fn read(path: &Path) -> Result<(u64, Vec<(Arc<str>, Value)>), Error> {
     let file = |source: redb::Error| Error::File { path: path.to_owned(), source: Box::new(source) };
     let database = Database::open(path).map_err(|error| file(error.into()))?;

@@ -81,12 +81,11 @@ impl Inner {
                     )
                     .with_details(json!({}))
                 })?,
-                Edit::Merge(over) => patch::merge::apply(&mut wanted, &over),
+                Edit::Merge(over) | Edit::Apply(over) => patch::merge::apply(&mut wanted, &over),
                 Edit::Strategic(over) => {
                     patch::strategic::apply(&mut wanted, &over, None)
                         .map_err(|error| ApiError::new(error.code, error.reason, error.message))?;
                 }
-                Edit::Apply(over) => patch::merge::apply(&mut wanted, &over),
                 Edit::Put(_) => {}
             }
             wanted

@@ -133,10 +133,10 @@ impl Table {
     }
 
     fn record(&mut self, event: Event) {
-        if self.log.len() >= LOG_EVENTS_MAX {
-            if let Some(oldest) = self.log.pop_front() {
-                self.forgotten = oldest.revision;
-            }
+        if self.log.len() >= LOG_EVENTS_MAX
+            && let Some(oldest) = self.log.pop_front()
+        {
+            self.forgotten = oldest.revision;
         }
         let revision = event.revision;
         self.log.push_back(event);
@@ -412,6 +412,7 @@ impl Store {
     }
 
     /// Everything, for a snapshot: the revision and each object with its table.
+    #[expect(clippy::type_complexity, reason = "a pair that is taken apart at once")]
     pub(crate) fn dump(&self) -> (u64, Vec<(Arc<str>, Arc<Stored>)>) {
         let inner = self.inner.lock();
         let mut out = Vec::new();

@@ -172,11 +172,8 @@ impl Inner {
                     _ => Err(ApiError::not_found(kind.subject(&target.name))),
                 };
             };
-            match self.edit_once(call, kind, subresource, edit, &key, &stored)? {
-                Some(reply) => {
-                    return Ok(reply);
-                }
-                None => continue,
+            if let Some(reply) = self.edit_once(call, kind, subresource, edit, &key, &stored)? {
+                return Ok(reply);
             }
         }
         Err(ApiError::modified(kind.subject(&target.name)))
@@ -241,15 +238,14 @@ impl Inner {
                 (new, applied.managed)
             }
             other => {
-                let mut new = match other {
-                    Edit::Put(object) => object.clone(),
-                    _ => {
-                        let mut whole = old.clone();
-                        if let Some(list) = &old_list {
-                            meta::set(&mut whole, "managedFields", list.clone());
-                        }
-                        patched(kind, other, whole, call, subresource)?
+                let mut new = if let Edit::Put(object) = other {
+                    object.clone()
+                } else {
+                    let mut whole = old.clone();
+                    if let Some(list) = &old_list {
+                        meta::set(&mut whole, "managedFields", list.clone());
                     }
+                    patched(kind, other, whole, call, subresource)?
                 };
                 if !matches!(other, Edit::Put(_)) {
                     let duplicates = Vec::new();
@@ -330,8 +326,8 @@ impl Inner {
         let gone = stored.deleting
             && meta::finalizers(&new).is_empty()
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
-            && !(rules::is_namespace(kind)
-                && !crate::crd::schema::texts(&new["spec"]["finalizers"]).is_empty());
+            && (!rules::is_namespace(kind)
+                || crate::crd::schema::texts(&new["spec"]["finalizers"]).is_empty());
         let written = if gone {
             let body = to_bytes(&new);
             self.store.remove(&kind.table, key, stored.revision).map(|event| (event, Some(body)))
@@ -406,6 +402,7 @@ impl Inner {
     }
 
     /// Decodes by the kind's type and tells about fields that it does not know.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     fn shape(
         &self,
         call: &Call,
@@ -443,6 +440,7 @@ impl Inner {
     }
 
     /// Whether an applied configuration is of the kind and fits its type.
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     fn check_config(&self, call: &Call, kind: &Kind, config: &mut Value) -> Result<(), ApiError> {
         let api_version = config["apiVersion"].as_str().unwrap_or_default();
         let word = config["kind"].as_str().unwrap_or_default();
@@ -555,6 +553,7 @@ impl Inner {
         }
     }
 
+    #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn warn_deprecated(&self, call: &Call, kind: &Kind) {
         if kind.is_builtin() && kind.gvk.group.is_empty() && kind.plural == "endpoints" {
             call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
@@ -824,10 +823,10 @@ fn carry_metadata(new: &mut Value, old: &Value) {
         meta::set_or_remove(new, name, old["metadata"].get(name).cloned());
     }
     meta::set_or_remove(new, "selfLink", None);
-    if let Some(namespace) = old["metadata"].get("namespace") {
-        if meta::text(new, "namespace").is_empty() {
-            meta::set(new, "namespace", namespace.clone());
-        }
+    if let Some(namespace) = old["metadata"].get("namespace")
+        && meta::text(new, "namespace").is_empty()
+    {
+        meta::set(new, "namespace", namespace.clone());
     }
 }
 

@@ -23,12 +23,12 @@ spec:
     spec:
       containers: [{name: web, image: "example.com/web:{{ .Chart.Version }}"}]
 "#;
-const SERVICE: &str = r#"
+const SERVICE: &str = r"
 apiVersion: v1
 kind: Service
 metadata: {name: {{ .Release.Name }}}
 spec: {selector: {app: {{ .Release.Name }}}, ports: [{name: http, port: 80}]}
-"#;
+";
 const HOOK: &str = r#"
 apiVersion: batch/v1
 kind: Job

@@ -105,7 +105,7 @@ impl Print<'_> {
     }
 
     fn cell(&self, gvk: &GroupVersionKind, column: &str) -> Value {
-        let (object, spec, status) = (self.object, &self.object["spec"], &self.object["status"]);
+        let (object, spec) = (self.object, &self.object["spec"]);
         match column {
             "Name" => return self.name(),
             "Age" => return self.age(),

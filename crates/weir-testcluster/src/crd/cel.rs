@@ -1,6 +1,7 @@
 //! `x-kubernetes-validations`: rules in CEL.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use cel::objects::{Key, Map as CelMap};
@@ -94,7 +95,7 @@ fn walk(value: &Value, old: Option<&Value>, schema: &Schema, path: &mut String, 
         Value::Array(items) => {
             let Some(type_of) = schema.items.as_deref().filter(|items| has_rules(items)) else { return };
             for (index, item) in items.iter().enumerate() {
-                path.push_str(&format!("[{index}]"));
+                let _ = write!(path, "[{index}]");
                 walk(item, matching(old, item, schema), type_of, path, found);
                 path.truncate(length);
             }
@@ -162,9 +163,9 @@ fn run(
         context.add_variable_from_value("oldSelf", to_cel(old, Some(schema)));
     }
     match compiled.execute(&context) {
-        Ok(CelValue::Bool(true)) => None,
         // A function of Kubernetes that is not known here restricts nothing.
-        Err(ExecutionError::UndeclaredReference(_) | ExecutionError::NoSuchOverload(_)) => None,
+        Ok(CelValue::Bool(true))
+        | Err(ExecutionError::UndeclaredReference(_) | ExecutionError::NoSuchOverload(_)) => None,
         Err(error) => {
             let what = match &error {
                 ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
@@ -254,6 +255,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check_rule(rule: Value, value: Value, old: Option<Value>, want: &[&str]) {
         let schema = convert(&json!({"type": "object", "properties": {"spec": {
             "type": "object",

@@ -114,7 +114,7 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
             "metadata.name",
             CauseReason::Invalid,
             Some(json!(name).to_string()),
-            format!("must be spec.names.plural+\".\"+spec.group"),
+            "must be spec.names.plural+\".\"+spec.group".to_string(),
         );
     }
     if group.is_empty() {
@@ -197,13 +197,11 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
     found
 }
 
+/// Takes a mistake: where it is, of what kind, the value and the details.
+type Say<'a> = dyn FnMut(&str, CauseReason, Option<String>, String) + 'a;
+
 /// Whether each node has a type, and each CEL rule can be read.
-fn structural(
-    node: &Value,
-    at: &str,
-    root: bool,
-    say: &mut dyn FnMut(&str, CauseReason, Option<String>, String),
-) {
+fn structural(node: &Value, at: &str, root: bool, say: &mut Say<'_>) {
     if node["type"] == "array" && !node["items"].is_object() {
         say(&format!("{at}.items"), CauseReason::Required, None, "must be specified".to_owned());
     }

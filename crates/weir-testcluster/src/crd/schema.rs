@@ -1,5 +1,6 @@
 //! From `openAPIV3Schema` to the type model; pruning and defaulting by it.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -185,7 +186,7 @@ fn prune_at(value: &mut Value, schema: &Schema, path: &mut String, root: bool, f
         Value::Array(items) => {
             let Some(type_of) = schema.items.as_deref() else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                path.push_str(&format!("[{index}]"));
+                let _ = write!(path, "[{index}]");
                 prune_at(item, type_of, path, false, found);
                 path.truncate(length);
             }
@@ -209,10 +210,11 @@ fn set_defaults_at(value: &mut Value, schema: &Schema, root: bool) {
                     }
                     match map.get_mut(&**name) {
                         Some(below) => {
-                            if below.is_null() && !type_of.nullable {
-                                if let Some(default) = &type_of.default {
-                                    *below = default.clone();
-                                }
+                            if below.is_null()
+                                && !type_of.nullable
+                                && let Some(default) = &type_of.default
+                            {
+                                *below = default.clone();
                             }
                             set_defaults_at(below, type_of, false);
                         }

@@ -1,5 +1,7 @@
 //! Values of custom resources against their schema, in the server's words.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::cel;
@@ -143,7 +145,7 @@ fn walk(value: &Value, schema: &Schema, path: &mut String, root: bool, found: &m
             check_list(items, schema, path, found);
             if let Some(type_of) = schema.items.as_deref() {
                 for (index, item) in items.iter().enumerate() {
-                    path.push_str(&format!("[{index}]"));
+                    let _ = write!(path, "[{index}]");
                     walk(item, type_of, path, false, found);
                     path.truncate(length);
                 }
@@ -226,11 +228,12 @@ fn check_rules(value: &Value, rules: &Value, path: &mut String, found: &mut Vec<
                 invalid(CauseReason::Invalid, Some(shown.clone()), detail);
             }
         }
-        if let Some(factor) = rules["multipleOf"].as_f64() {
-            if factor > 0.0 && (number / factor).fract() != 0.0 {
-                let detail = format!("{path} in body should be a multiple of {}", rules["multipleOf"]);
-                invalid(CauseReason::Invalid, Some(shown), detail);
-            }
+        if let Some(factor) = rules["multipleOf"].as_f64()
+            && factor > 0.0
+            && (number / factor).fract() != 0.0
+        {
+            let detail = format!("{path} in body should be a multiple of {}", rules["multipleOf"]);
+            invalid(CauseReason::Invalid, Some(shown), detail);
         }
     }
     if let Some(text) = value.as_str() {
@@ -243,17 +246,17 @@ fn check_rules(value: &Value, rules: &Value, path: &mut String, found: &mut Vec<
             let detail = format!("{path} in body should be at least {limit} chars long");
             invalid(CauseReason::Invalid, Some(show(value)), detail);
         }
-        if let Some(pattern) = rules["pattern"].as_str() {
-            if !matches_pattern(pattern, text) {
-                let detail = format!("{path} in body should match '{pattern}'");
-                invalid(CauseReason::Invalid, Some(show(value)), detail);
-            }
+        if let Some(pattern) = rules["pattern"].as_str()
+            && !matches_pattern(pattern, text)
+        {
+            let detail = format!("{path} in body should match '{pattern}'");
+            invalid(CauseReason::Invalid, Some(show(value)), detail);
         }
-        if let Some(format) = rules["format"].as_str() {
-            if !fits_format(format, text) {
-                let detail = format!("{path} in body must be of type {format}: {}", show(value));
-                invalid(CauseReason::TypeInvalid, Some(show(value)), detail);
-            }
+        if let Some(format) = rules["format"].as_str()
+            && !fits_format(format, text)
+        {
+            let detail = format!("{path} in body must be of type {format}: {}", show(value));
+            invalid(CauseReason::TypeInvalid, Some(show(value)), detail);
         }
     }
     if let Some(items) = value.as_array() {
@@ -278,12 +281,12 @@ fn check_rules(value: &Value, rules: &Value, path: &mut String, found: &mut Vec<
             invalid(CauseReason::TooMany, Some(length.to_string()), detail);
         }
     }
-    if let Some(allowed) = rules["enum"].as_array() {
-        if !allowed.contains(value) {
-            let list: Vec<String> = allowed.iter().map(show).collect();
-            let detail = format!("supported values: {}", list.join(", "));
-            invalid(CauseReason::NotSupported, Some(show(value)), detail);
-        }
+    if let Some(allowed) = rules["enum"].as_array()
+        && !allowed.contains(value)
+    {
+        let list: Vec<String> = allowed.iter().map(show).collect();
+        let detail = format!("supported values: {}", list.join(", "));
+        invalid(CauseReason::NotSupported, Some(show(value)), detail);
     }
     check_branches(value, rules, path, found);
 }
@@ -383,6 +386,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(schema: Value, value: Value, want: &[&str]) {
         let schema = super::super::schema::convert(
             &json!({"type": "object", "properties": {"spec": {"type": "object", "required": ["r"], "properties": {"r": {"type": "string"}, "f": schema}}}}),

@@ -1,5 +1,7 @@
 //! Whether a configuration fits its schema, said in the words of server-side apply.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::walk::element_of;
@@ -53,26 +55,21 @@ fn walk(value: &Value, schema: Option<&Schema>, path: &mut String, found: &mut V
             let length = path.len();
             let mut seen = std::collections::BTreeSet::new();
             for (index, item) in items.iter().enumerate() {
-                if schema.list != ListType::Atomic {
-                    match element_of(item, schema, index) {
-                        Some(element) => {
-                            if !seen.insert(element.clone()) {
-                                found.push(format!("{path}: duplicate entries for key {element}"));
-                            }
-                            path.push_str(&element.to_string());
-                        }
-                        None => {
-                            if let ListType::Map(keys) = &schema.list {
-                                let key = keys.first().map_or("", |key| key);
-                                found.push(format!(
-                                    "{path}: element {index}: associative list with keys has an element that omits key field \"{key}\" (and doesn't have default value)"
-                                ));
-                            }
-                            continue;
-                        }
+                if schema.list == ListType::Atomic {
+                    let _ = write!(path, "[{index}]");
+                } else if let Some(element) = element_of(item, schema, index) {
+                    if !seen.insert(element.clone()) {
+                        found.push(format!("{path}: duplicate entries for key {element}"));
                     }
+                    path.push_str(&element.to_string());
                 } else {
-                    path.push_str(&format!("[{index}]"));
+                    if let ListType::Map(keys) = &schema.list {
+                        let key = keys.first().map_or("", |key| key);
+                        found.push(format!(
+                            "{path}: element {index}: associative list with keys has an element that omits key field \"{key}\" (and doesn't have default value)"
+                        ));
+                    }
+                    continue;
                 }
                 walk(item, schema.items.as_deref(), path, found);
                 path.truncate(length);

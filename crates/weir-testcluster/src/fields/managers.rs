@@ -1,5 +1,7 @@
 //! `metadata.managedFields`: who owns which fields, and how writes change that.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use super::compare::compare;
@@ -45,12 +47,12 @@ impl Entry {
     fn title(&self) -> String {
         let mut out = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
-            out.push_str(&format!(" with subresource {:?}", self.subresource));
+            let _ = write!(out, " with subresource {:?}", self.subresource);
         }
         if self.operation == Operation::Update {
-            out.push_str(&format!(" using {}", self.api_version));
+            let _ = write!(out, " using {}", self.api_version);
             if let Some(time) = &self.time {
-                out.push_str(&format!(" at {time}"));
+                let _ = write!(out, " at {time}");
             }
         }
         out
@@ -179,7 +181,7 @@ impl Managed {
                 });
             let Some(oldest) = oldest else { return };
             let mut entry = self.0.remove(oldest);
-            entry.manager = ANCIENT.to_owned();
+            ANCIENT.clone_into(&mut entry.manager);
             match self.0.iter_mut().find(|other| other.is_same_manager(&entry)) {
                 Some(bucket) => {
                     bucket.set.extend(&entry.set);
@@ -237,12 +239,12 @@ pub(crate) fn live_or_new(live: Option<&Value>, new: Option<&Value>, subresource
     if !subresource.is_empty() {
         return live();
     }
-    if let Some(Value::Array(items)) = new {
-        if let [Value::Object(only)] = items.as_slice() {
-            let names_nothing = |(_, value): (&String, &Value)| value.is_null() || value == "";
-            if only.iter().all(names_nothing) {
-                return Managed::default();
-            }
+    if let Some(Value::Array(items)) = new
+        && let [Value::Object(only)] = items.as_slice()
+    {
+        let names_nothing = |(_, value): (&String, &Value)| value.is_null() || value == "";
+        if only.iter().all(names_nothing) {
+            return Managed::default();
         }
     }
     match Managed::decode(new) {

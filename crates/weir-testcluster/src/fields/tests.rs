@@ -72,6 +72,7 @@ impl World {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn apply(&mut self, manager: &str, config: Value, force: bool) -> Result<(), String> {
         let live = self.live.clone();
         let managed = self.managed.clone();

@@ -24,7 +24,7 @@ pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), Refused> {
         match text("op") {
             "add" => add(value, path, operation.get("value").cloned().unwrap_or_default())?,
             "remove" => {
-                remove(value, path).map_err(|_| {
+                remove(value, path).map_err(|()| {
                     failed(&format!(
                         "remove operation does not apply: doc is missing path: {path:?}: missing value"
                     ))
@@ -69,7 +69,7 @@ pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), Refused> {
             }
             "move" => {
                 let found = remove(value, text("from"))
-                    .map_err(|_| failed("move operation does not apply: doc is missing from path"))?;
+                    .map_err(|()| failed("move operation does not apply: doc is missing from path"))?;
                 add(value, path, found)?;
             }
             other => return Err(failed(&format!("Unexpected kind: {other}"))),
@@ -136,6 +136,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(value: Value, patch: Value, want: Option<Value>) {
         let mut out = value;
         assert_eq!(apply(&mut out, &patch).ok().map(|()| out), want, "{patch}");

@@ -211,8 +211,7 @@ fn reorder(merged: Vec<Value>, order: &[Value], server: &[Value], key: Option<&s
         while let Some(next) = named.peek() {
             let comes_first = match (place_in(server, next), limit) {
                 (Some(mine), Some(theirs)) => mine < theirs,
-                (None, _) => true,
-                (Some(_), None) => true,
+                (None, _) | (Some(_), None) => true,
             };
             if !comes_first {
                 break;
@@ -254,6 +253,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn check(value: Value, patch: Value, want: Value) {
         let mut out = value;
         apply(&mut out, &patch, Some(&schema())).unwrap();

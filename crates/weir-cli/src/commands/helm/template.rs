@@ -356,7 +356,7 @@ fn print(rendered: &Rendered, release: &str, arguments: &Arguments) -> Result<()
             let there = Path::new(&below).join(&hook.path).exists();
             log.push_str(&write(&below, &hook.path, &hook.manifest, there)?);
         }
-        text = "\n".to_owned();
+        "\n".clone_into(&mut text);
     } else {
         text.extend(rendered.crds.iter().map(|(path, text)| document(path, text)));
         text.push_str(&manifest::text(&rendered.manifests));
