@@ -17,29 +17,48 @@ pub struct ParseError {
 /// Executing a template failed. The text is complete, as Go prints it, causes included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
+    /// The text; that of the cause follows if `continues`. Errors of deep recursion are nested thousands of
+    /// levels deep, and would take very much memory if each had the texts of all below it.
     text: String,
     cause: Option<Box<Error>>,
+    continues: bool,
     executing: bool,
 }
 
 impl Error {
     /// An error without a cause.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), cause: None, executing: false }
+        Self { text: text.into(), cause: None, continues: false, executing: false }
     }
 
     /// An error whose text already contains that of its cause.
     pub fn wrapping(text: impl Into<String>, cause: Error) -> Self {
-        Self { text: text.into(), cause: Some(Box::new(cause)), executing: false }
+        Self::nested(text.into(), Some(cause), false)
     }
 
     pub(crate) fn executing(text: String, cause: Option<Error>) -> Self {
-        Self { text, cause: cause.map(Box::new), executing: true }
+        Self::nested(text, cause, true)
+    }
+
+    fn nested(mut text: String, cause: Option<Error>, executing: bool) -> Self {
+        let mut continues = false;
+        if let Some(own) = cause.as_ref().and_then(|cause| text.strip_suffix(&cause.text())) {
+            text.truncate(own.len());
+            text.shrink_to_fit();
+            continues = true;
+        }
+        Self { text, cause: cause.map(Box::new), continues, executing }
     }
 
     /// The whole text.
-    pub fn text(&self) -> &str {
-        &self.text
+    pub fn text(&self) -> String {
+        let mut out = self.text.clone();
+        let mut error = self;
+        while let Some(cause) = error.cause.as_deref().filter(|_| error.continues) {
+            out.push_str(&cause.text);
+            error = cause;
+        }
+        out
     }
 
     /// The error this one wraps; its text is part of this one's.
@@ -56,7 +75,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
+        formatter.write_str(&self.text())
     }
 }
 

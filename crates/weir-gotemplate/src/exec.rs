@@ -25,12 +25,16 @@ pub enum MissingKey {
     Error,
 }
 
+/// Bytes an entry of a map takes besides its key, roughly.
+pub(crate) const ENTRY_BYTES: usize = 96;
+
 /// Bounds of one execution; reaching one ends it with an error that names the bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Instructions run, all templates together.
     pub steps_max: u64,
-    /// Bytes written and produced by functions, all together.
+    /// Bytes written and produced by functions, all together; what an execution keeps in memory at a time
+    /// is not more than a small multiple.
     pub produced_bytes_max: u64,
     /// Bytes of one string a function may produce; not more than [`PRINTED_BYTES_MAX`].
     pub value_bytes_max: u64,
@@ -44,7 +48,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             steps_max: 200_000_000,
-            produced_bytes_max: 2 << 30,
+            produced_bytes_max: 1 << 30,
             value_bytes_max: PRINTED_BYTES_MAX as u64,
             list_items_max: 4 << 20,
             template_levels_max: 20_000,
@@ -114,12 +118,12 @@ impl Shared {
         }
     }
 
-    fn produce(&mut self, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), Fault> {
         self.produced_bytes += bytes as u64;
         if self.produced_bytes > self.options.limits.produced_bytes_max {
             let limit = self.options.limits.produced_bytes_max;
             return Err(Fault::Limit(Error::new(format!(
-                "template output exceeds the limit of {limit} bytes"
+                "templates produce more than the limit of {limit} bytes"
             ))));
         }
         Ok(())
@@ -132,6 +136,8 @@ pub struct Context<'a> {
     pub(crate) set: Rc<Set>,
     /// One bit per argument: set where Go would pass no value at all rather than a nil interface.
     pub(crate) invalid: u64,
+    /// How the first argument of `call` is written.
+    pub(crate) callee: String,
 }
 
 impl Context<'_> {
@@ -160,6 +166,11 @@ impl Context<'_> {
             ))));
         }
         Ok(())
+    }
+
+    /// Counts memory a function uses beyond the bytes of what it returns.
+    pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.shared.produce(bytes)
     }
 
     /// Runs a template of the current set with its own output.
@@ -294,18 +305,18 @@ impl State<'_> {
         self.at = Some(id);
         match tree.node(id) {
             Node::List(nodes) => {
-                for node in nodes {
+                for node in tree.children(*nodes) {
                     let flow = self.walk(tree, dot, *node)?;
                     if flow != Flow::Next {
                         return Ok(flow);
                     }
                 }
             }
-            Node::Text(text) => self.write(text)?,
+            Node::Text(text) => self.write(tree.written(*text).as_bytes())?,
             Node::Action(pipe) => {
                 let value = self.pipeline(tree, dot, *pipe)?;
                 let declares = match tree.node(*pipe) {
-                    Node::Pipe { declared, .. } => !declared.is_empty(),
+                    Node::Pipe { declared, .. } => declared.len > 0,
                     _ => false,
                 };
                 if !declares {
@@ -334,7 +345,7 @@ impl State<'_> {
             Node::Range { pipe, list, otherwise } => {
                 return self.range(tree, dot, *pipe, *list, *otherwise);
             }
-            Node::Template { name, pipe } => self.template(tree, dot, name, *pipe)?,
+            Node::Template { name, pipe } => self.template(tree, dot, tree.text(*name), *pipe)?,
             _ => return self.fail("unknown instruction"),
         }
         Ok(Flow::Next)
@@ -373,9 +384,9 @@ impl State<'_> {
         }
     }
 
-    fn set_slot(&mut self, declared: &Declared, operand: Operand) -> Outcome<()> {
+    fn set_slot(&mut self, tree: &Tree, declared: &Declared, operand: Operand) -> Outcome<()> {
         let Some(slot) = declared.slot else {
-            return self.fail(&format!("undefined variable: {}", declared.name));
+            return self.fail(&format!("undefined variable: {}", tree.text(declared.name)));
         };
         let index = self.base + slot as usize;
         self.shared.slots[index] = operand;
@@ -391,6 +402,7 @@ impl State<'_> {
         otherwise: Option<NodeId>,
     ) -> Outcome<Flow> {
         let Node::Pipe { declared, .. } = tree.node(pipe) else { return Ok(Flow::Next) };
+        let declared = tree.declared(*declared);
         let range = self.at;
         let value = self.pipeline(tree, dot, pipe)?;
         let _ = range;
@@ -474,10 +486,10 @@ impl State<'_> {
     ) -> Outcome<Flow> {
         match declared {
             [] => {}
-            [only] => self.set_slot(only, item.clone())?,
+            [only] => self.set_slot(tree, only, item.clone())?,
             [first, second, ..] => {
-                self.set_slot(first, index)?;
-                self.set_slot(second, item.clone())?;
+                self.set_slot(tree, first, index)?;
+                self.set_slot(tree, second, item.clone())?;
             }
         }
         self.walk_deep(tree, item, list)
@@ -508,14 +520,14 @@ impl State<'_> {
         };
         self.at = Some(id);
         let mut value = None;
-        for command in commands {
+        for command in tree.children(*commands) {
             let mut next = self.command(tree, dot, *command, value.take())?;
             next.interface = false;
             value = Some(next);
         }
         let value = value.unwrap_or_default();
-        for variable in declared {
-            self.set_slot(variable, value.clone())?;
+        for variable in tree.declared(*declared) {
+            self.set_slot(tree, variable, value.clone())?;
         }
         Ok(value)
     }
@@ -532,14 +544,15 @@ impl State<'_> {
     fn command(&mut self, tree: &Tree, dot: &Operand, id: NodeId, last: Option<Operand>) -> Outcome<Operand> {
         self.step()?;
         let Node::Command(arguments) = tree.node(id) else { return Ok(Operand::default()) };
+        let arguments = tree.children(*arguments);
         let first = arguments[0];
         match tree.node(first) {
             Node::Field(fields) => {
                 self.at = Some(first);
-                self.field_chain(tree, dot, dot.clone(), first, fields, Some(arguments), last)
+                self.field_chain(tree, dot, dot.clone(), first, tree.texts(*fields), Some(arguments), last)
             }
             Node::Chain { node, fields } => {
-                self.chain(tree, dot, first, *node, fields, Some(arguments), last)
+                self.chain(tree, dot, first, *node, tree.texts(*fields), Some(arguments), last)
             }
             Node::Identifier(function) => {
                 self.at = Some(first);
@@ -551,12 +564,12 @@ impl State<'_> {
             }
             Node::Variable { slot, name, fields } => {
                 self.at = Some(first);
-                let value = self.variable(*slot, name)?;
-                if fields.is_empty() {
+                let value = self.variable(tree, *slot, *name)?;
+                if fields.len == 0 {
                     self.not_a_function(tree, arguments, last.as_ref())?;
                     return Ok(value);
                 }
-                self.field_chain(tree, dot, value, first, fields, Some(arguments), last)
+                self.field_chain(tree, dot, value, first, tree.texts(*fields), Some(arguments), last)
             }
             constant => {
                 self.at = Some(first);
@@ -576,10 +589,10 @@ impl State<'_> {
         })
     }
 
-    fn variable(&self, slot: Option<u32>, name: &str) -> Outcome<Operand> {
+    fn variable(&self, tree: &Tree, slot: Option<u32>, name: u32) -> Outcome<Operand> {
         match slot {
             Some(slot) => Ok(self.shared.slots[self.base + slot as usize].clone()),
-            None => self.fail(&format!("undefined variable: {name}")),
+            None => self.fail(&format!("undefined variable: {}", tree.text(name))),
         }
     }
 
@@ -588,11 +601,11 @@ impl State<'_> {
         self.at = Some(id);
         let value = match tree.node(id) {
             Node::Bool(value) => Value::Bool(*value),
-            Node::String { text, .. } => Value::String(text.clone()),
+            Node::String { text, .. } => Value::String(tree.text(*text).clone()),
             Node::Number(number) => match (number.float, number.int) {
                 (Some(float), _) if number.ideal_float => Value::Float(float),
                 (_, Some(int)) => Value::Int(int),
-                _ => return self.fail(&format!("{} overflows int", number.text)),
+                _ => return self.fail(&format!("{} overflows int", tree.written(number.text))),
             },
             _ => return self.fail("can't evaluate command"),
         };
@@ -619,8 +632,10 @@ impl State<'_> {
         let receiver = match tree.node(node) {
             Node::Pipe { .. } => self.pipeline_deep(tree, dot, node)?,
             Node::Identifier(function) => self.call(tree, dot, function, node, None, None)?,
-            Node::Field(inner) => self.field_chain(tree, dot, dot.clone(), node, inner, None, None)?,
-            Node::Variable { slot, name, .. } => self.variable(*slot, name)?,
+            Node::Field(inner) => {
+                self.field_chain(tree, dot, dot.clone(), node, tree.texts(*inner), None, None)?
+            }
+            Node::Variable { slot, name, .. } => self.variable(tree, *slot, *name)?,
             _ => return self.fail("can't evaluate command"),
         };
         self.field_chain(tree, dot, receiver, id, fields, arguments, last)
@@ -759,7 +774,16 @@ impl State<'_> {
             return Ok(value);
         }
         let (values, invalid) = self.arguments(tree, dot, &signature, arguments, last)?;
-        let mut context = Context { shared: &mut *self.shared, set: Rc::clone(&self.set), invalid };
+        let callee = match (function.name, arguments) {
+            // The one function whose error tells how its argument is written.
+            ("call", Some([_, first, ..])) => tree.print(*first),
+            ("call", _) => match values.first() {
+                Some(Value::String(text)) => text.to_string(),
+                value => format!("<{} Value>", value.map_or_else(String::new, Value::type_name)),
+            },
+            _ => String::new(),
+        };
+        let mut context = Context { shared: &mut *self.shared, set: Rc::clone(&self.set), invalid, callee };
         let result = (function.run)(&mut context, &values);
         match result {
             Ok(value) => {
@@ -839,18 +863,22 @@ impl State<'_> {
                     None => self.fail(&format!("cannot assign nil to {}", param.type_name())),
                 };
             }
-            Node::Field(fields) => self.field_chain(tree, dot, dot.clone(), id, fields, None, None)?,
+            Node::Field(fields) => {
+                self.field_chain(tree, dot, dot.clone(), id, tree.texts(*fields), None, None)?
+            }
             Node::Variable { slot, name, fields } => {
-                let value = self.variable(*slot, name)?;
-                if fields.is_empty() {
+                let value = self.variable(tree, *slot, *name)?;
+                if fields.len == 0 {
                     value
                 } else {
-                    self.field_chain(tree, dot, value, id, fields, None, None)?
+                    self.field_chain(tree, dot, value, id, tree.texts(*fields), None, None)?
                 }
             }
             Node::Pipe { .. } => self.pipeline_deep(tree, dot, id)?,
             Node::Identifier(function) => self.call(tree, dot, function, id, None, None)?,
-            Node::Chain { node, fields } => self.chain(tree, dot, id, *node, fields, None, None)?,
+            Node::Chain { node, fields } => {
+                self.chain(tree, dot, id, *node, tree.texts(*fields), None, None)?
+            }
             _ => return self.literal(tree, param, id),
         };
         self.validate(operand, param)
@@ -871,7 +899,7 @@ impl State<'_> {
                 _ => return self.fail(&found("bool")),
             },
             Param::String => match node {
-                Node::String { text, .. } => Value::String(text.clone()),
+                Node::String { text, .. } => Value::String(tree.text(*text).clone()),
                 _ => return self.fail(&found("string")),
             },
             Param::Int | Param::Int64 => match number.and_then(|number| number.int) {

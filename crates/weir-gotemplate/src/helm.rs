@@ -21,14 +21,16 @@ pub(crate) fn marked(message: &str) -> String {
 /// The output with every `<no value>` removed, as Helm does with each rendered file.
 pub fn without_no_value(output: Vec<u8>) -> Vec<u8> {
     const NO_VALUE: &[u8] = b"<no value>";
-    if !output.windows(NO_VALUE.len()).any(|window| window == NO_VALUE) {
-        return output;
-    }
+    let Some(mut position) = memchr::memmem::find(&output, NO_VALUE) else { return output };
     let mut out = Vec::with_capacity(output.len());
     let mut rest = output.as_slice();
-    while let Some(position) = rest.windows(NO_VALUE.len()).position(|window| window == NO_VALUE) {
+    loop {
         out.extend_from_slice(&rest[..position]);
         rest = &rest[position + NO_VALUE.len()..];
+        match memchr::memmem::find(rest, NO_VALUE) {
+            Some(next) => position = next,
+            None => break,
+        }
     }
     out.extend_from_slice(rest);
     out
@@ -176,7 +178,7 @@ fn without_chain(message: &str) -> String {
 pub fn render_error(file: &str, error: &Error) -> String {
     let text = error.text();
     if !error.is_executing() {
-        return text.to_owned();
+        return text;
     }
     let mut parts = text.splitn(3, ": ");
     let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
@@ -192,7 +194,7 @@ pub fn render_error(file: &str, error: &Error) -> String {
     let mut levels: Vec<Level> = Vec::new();
     let mut current = Some(error);
     while let Some(error) = current {
-        let Some(level) = Level::parse(error.text()) else { return text.to_owned() };
+        let Some(level) = Level::parse(&error.text()) else { return text };
         if levels.last() != Some(&level) {
             levels.push(level);
         }

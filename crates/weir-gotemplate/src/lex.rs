@@ -40,31 +40,30 @@ pub(crate) enum TokenKind {
     KeywordWith,
 }
 
-/// A token and where it starts.
-#[derive(Clone, Debug)]
-pub(crate) struct Token {
+/// A token and where it starts. That of an error is empty: the lexer keeps its message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind,
     pub(crate) position: usize,
-    pub(crate) text: String,
+    pub(crate) text: &'a str,
     pub(crate) line: usize,
 }
 
-impl Token {
+impl Token<'_> {
     pub(crate) fn none() -> Self {
-        Self { kind: TokenKind::End, position: 0, text: String::new(), line: 0 }
+        Self { kind: TokenKind::End, position: 0, text: "", line: 0 }
     }
 
     /// The token as error messages show it.
     pub(crate) fn describe(&self) -> String {
         match self.kind {
             TokenKind::End => "EOF".to_owned(),
-            TokenKind::Error => self.text.clone(),
             kind if kind > TokenKind::Variable => format!("<{}>", self.text),
             _ if self.text.len() > 10 => {
                 let start: String = self.text.chars().take(10).collect();
                 format!("{}...", strconv::quoted(&start))
             }
-            _ => strconv::quoted(&self.text),
+            _ => strconv::quoted(self.text),
         }
     }
 }
@@ -81,14 +80,18 @@ pub(crate) struct Lexer<'a> {
     start_line: usize,
     inside_action: bool,
     paren_depth: usize,
+    problem: String,
 }
 
 fn is_space(character: char) -> bool {
-    SPACES.contains(&character)
+    matches!(character, ' ' | '\t' | '\r' | '\n')
 }
 
 fn is_alphanumeric(character: char) -> bool {
-    character == '_' || character.is_alphanumeric()
+    match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => true,
+        character => !character.is_ascii() && character.is_alphanumeric(),
+    }
 }
 
 fn has_left_trim(text: &str) -> bool {
@@ -107,19 +110,45 @@ fn unicode_name(character: Option<char>) -> String {
     if strconv::is_print(character) { format!("U+{code:04X} '{character}'") } else { format!("U+{code:04X}") }
 }
 
+/// Where the next left delimiter is.
+fn find_left(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(b'{', bytes).find(|position| bytes.get(position + 1) == Some(&b'{'))
+}
+
 impl<'a> Lexer<'a> {
     pub(crate) fn new(input: &'a str) -> Self {
-        Self { input, position: 0, start: 0, line: 1, start_line: 1, inside_action: false, paren_depth: 0 }
+        Self {
+            input,
+            position: 0,
+            start: 0,
+            line: 1,
+            start_line: 1,
+            inside_action: false,
+            paren_depth: 0,
+            problem: String::new(),
+        }
+    }
+
+    /// What was wrong where an error token was given.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
     }
 
     fn rest(&self) -> &'a str {
         &self.input[self.position..]
     }
 
+    #[inline]
     fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
+        match self.input.as_bytes().get(self.position) {
+            Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
+            Some(_) => self.rest().chars().next(),
+            None => None,
+        }
     }
 
+    #[inline]
     fn advance(&mut self) -> Option<char> {
         let character = self.peek()?;
         self.position += character.len_utf8();
@@ -141,11 +170,11 @@ impl<'a> Lexer<'a> {
         while self.accept(valid) {}
     }
 
-    fn token(&mut self, kind: TokenKind) -> Token {
+    fn token(&mut self, kind: TokenKind) -> Token<'a> {
         let token = Token {
             kind,
             position: self.start,
-            text: self.input[self.start..self.position].to_owned(),
+            text: &self.input[self.start..self.position],
             line: self.start_line,
         };
         self.start = self.position;
@@ -164,13 +193,9 @@ impl<'a> Lexer<'a> {
         self.start_line = self.line;
     }
 
-    fn error(&mut self, message: impl Into<String>) -> Token {
-        let token = Token {
-            kind: TokenKind::Error,
-            position: self.start,
-            text: message.into(),
-            line: self.start_line,
-        };
+    fn error(&mut self, message: impl Into<String>) -> Token<'a> {
+        let token = Token { kind: TokenKind::Error, position: self.start, text: "", line: self.start_line };
+        self.problem = message.into();
         self.input = "";
         self.start = 0;
         self.position = 0;
@@ -186,7 +211,7 @@ impl<'a> Lexer<'a> {
         rest.starts_with(RIGHT).then_some(false)
     }
 
-    pub(crate) fn next_token(&mut self) -> Token {
+    pub(crate) fn next_token(&mut self) -> Token<'a> {
         if self.inside_action {
             return self.inside_action();
         }
@@ -198,8 +223,8 @@ impl<'a> Lexer<'a> {
     }
 
     /// Text up to the next action, or the start of the action; `None` after a comment.
-    fn text(&mut self) -> Option<Token> {
-        let Some(offset) = self.rest().find(LEFT) else {
+    fn text(&mut self) -> Option<Token<'a>> {
+        let Some(offset) = find_left(self.rest()) else {
             if self.input.len() > self.start {
                 self.skip_to(self.input.len());
                 return Some(self.token(TokenKind::Text));
@@ -236,7 +261,7 @@ impl<'a> Lexer<'a> {
         Some(token)
     }
 
-    fn comment(&mut self, start: usize) -> Option<Token> {
+    fn comment(&mut self, start: usize) -> Option<Token<'a>> {
         self.skip_to(start);
         self.ignore();
         let Some(length) = self.input[start + 2..].find("*/") else {
@@ -261,7 +286,7 @@ impl<'a> Lexer<'a> {
         self.ignore();
     }
 
-    fn right_delimiter(&mut self, trim: bool) -> Token {
+    fn right_delimiter(&mut self, trim: bool) -> Token<'a> {
         if trim {
             self.skip_to(self.position + 2);
             self.ignore();
@@ -278,7 +303,7 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn inside_action(&mut self) -> Token {
+    fn inside_action(&mut self) -> Token<'a> {
         if let Some(trim) = self.at_right_delimiter() {
             if self.paren_depth == 0 {
                 return self.right_delimiter(trim);
@@ -352,7 +377,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn space(&mut self) -> Token {
+    fn space(&mut self) -> Token<'a> {
         let mut count = 0;
         while self.peek().is_some_and(is_space) {
             self.advance();
@@ -380,7 +405,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn word(&mut self, kind: TokenKind) -> Token {
+    fn word(&mut self, kind: TokenKind) -> Token<'a> {
+        let rest = &self.input.as_bytes()[self.position..];
+        self.position += rest
+            .iter()
+            .position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'))
+            .unwrap_or(rest.len());
         while self.peek().is_some_and(is_alphanumeric) {
             self.advance();
         }
@@ -391,10 +421,10 @@ impl<'a> Lexer<'a> {
         self.token(kind)
     }
 
-    fn identifier(&mut self) -> Token {
+    fn identifier(&mut self) -> Token<'a> {
         let mut token = self.word(TokenKind::Identifier);
         if token.kind == TokenKind::Identifier {
-            token.kind = match token.text.as_str() {
+            token.kind = match token.text {
                 "block" => TokenKind::KeywordBlock,
                 "break" => TokenKind::KeywordBreak,
                 "continue" => TokenKind::KeywordContinue,
@@ -413,8 +443,11 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn quoted(&mut self, quote: char, unterminated: &str, kind: TokenKind) -> Token {
+    fn quoted(&mut self, quote: char, unterminated: &str, kind: TokenKind) -> Token<'a> {
         loop {
+            let rest = &self.input.as_bytes()[self.position..];
+            let plain = |byte: &u8| *byte != quote as u8 && *byte != b'\\' && *byte != b'\n';
+            self.position += rest.iter().take_while(|byte| plain(byte)).count();
             match self.advance() {
                 Some('\\') => {
                     if matches!(self.advance(), None | Some('\n')) {
@@ -428,7 +461,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn number(&mut self) -> Token {
+    fn number(&mut self) -> Token<'a> {
         if !self.scan_number() {
             return self.bad_number();
         }
@@ -441,7 +474,7 @@ impl<'a> Lexer<'a> {
         self.token(TokenKind::Number)
     }
 
-    fn bad_number(&mut self) -> Token {
+    fn bad_number(&mut self) -> Token<'a> {
         let text = strconv::quoted(&self.input[self.start..self.position]);
         self.error(format!("bad number syntax: {text}"))
     }
@@ -481,5 +514,5 @@ impl<'a> Lexer<'a> {
 }
 
 fn newlines(text: &str) -> usize {
-    text.bytes().filter(|byte| *byte == b'\n').count()
+    memchr::memchr_iter(b'\n', text.as_bytes()).count()
 }

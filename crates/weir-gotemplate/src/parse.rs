@@ -1,5 +1,6 @@
 //! Compiles template text: parsing, resolving variables to slots and names to functions.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::error::ParseError;
@@ -7,29 +8,68 @@ use crate::functions::Functions;
 use crate::lex::{Lexer, Token, TokenKind};
 use crate::strconv;
 use crate::text::Text;
-use crate::tree::{Declared, Node, NodeId, Number, Tree};
+use crate::tree::{Declared, Node, NodeId, Number, Span, Tree};
 
 /// How deeply parentheses may be nested within one action, in levels.
 const PAREN_LEVELS_MAX: usize = 10_000;
 /// How deeply control structures may be nested, in levels.
 const CONTROL_LEVELS_MAX: usize = 10_000;
 
+/// Longer texts are not looked up among those already known.
+const SHARED_TEXT_BYTES_MAX: usize = 64;
+
+/// Names and short literals, each kept once for all templates of a set, and memory to parse in.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: HashSet<Text, foldhash::fast::RandomState>,
+    spare: Vec<Tables>,
+}
+
+impl Clone for Names {
+    fn clone(&self) -> Self {
+        Self { known: self.known.clone(), spare: Vec::new() }
+    }
+}
+
+impl Names {
+    fn get(&mut self, text: &[u8]) -> Text {
+        if text.len() > SHARED_TEXT_BYTES_MAX {
+            return Text::from(text);
+        }
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        let new = Text::from(text);
+        self.known.insert(new.clone());
+        new
+    }
+}
+
 /// Compiles `source`; the first tree is the text itself, the others are its definitions. A name is
 /// defined at most once; an empty definition gives way to one that is not.
-pub(crate) fn parse(name: &str, source: &str, functions: &Functions) -> Result<Vec<Tree>, ParseError> {
+pub(crate) fn parse(
+    name: &str,
+    source: &str,
+    functions: &Functions,
+    names: &mut Names,
+) -> Result<Vec<Tree>, ParseError> {
+    let tables = names.spare.pop().unwrap_or_default();
     let mut parser = Parser {
         lexer: Lexer::new(source),
         name: Rc::from(name),
         source: Rc::from(source),
         functions,
+        names,
         trees: Vec::new(),
-        state: State::default(),
+        state: State { tables, ..State::default() },
+        pending: Vec::new(),
         control_level: 0,
     };
     parser.top_level()?;
     let main = parser.state.finish(Text::from(name), &parser.name, &parser.source);
     let line = parser.state.tokens[0].line;
     parser.add(main, line)?;
+    parser.names.spare.push(std::mem::take(&mut parser.state.tables));
     let main = parser.trees.iter().position(|tree| &*tree.name == name.as_bytes());
     if let Some(main) = main {
         parser.trees.swap(0, main);
@@ -37,14 +77,23 @@ pub(crate) fn parse(name: &str, source: &str, functions: &Functions) -> Result<V
     Ok(parser.trees)
 }
 
-/// What belongs to the definition being parsed.
-struct State {
-    tokens: [Token; 3],
-    peeked: usize,
+/// The tables of a tree while it grows; used again for the next.
+#[derive(Debug, Default)]
+struct Tables {
     nodes: Vec<Node>,
     positions: Vec<u32>,
+    children: Vec<NodeId>,
+    texts: Vec<Text>,
+    declared: Vec<Declared>,
+}
+
+/// What belongs to the definition being parsed.
+struct State<'a> {
+    tokens: [Token<'a>; 3],
+    peeked: usize,
+    tables: Tables,
     /// The variables in scope and their slots.
-    variables: Vec<(String, Option<u32>)>,
+    variables: Vec<(&'a str, Option<u32>)>,
     slots_used: u32,
     slots_max: u32,
     action_line: usize,
@@ -54,14 +103,13 @@ struct State {
     empty: bool,
 }
 
-impl Default for State {
+impl Default for State<'_> {
     fn default() -> Self {
         Self {
             tokens: [Token::none(), Token::none(), Token::none()],
             peeked: 0,
-            nodes: Vec::new(),
-            positions: Vec::new(),
-            variables: vec![("$".to_owned(), Some(0))],
+            tables: Tables::default(),
+            variables: vec![("$", Some(0))],
             slots_used: 1,
             slots_max: 1,
             action_line: 0,
@@ -73,14 +121,18 @@ impl Default for State {
     }
 }
 
-impl State {
+impl State<'_> {
     fn finish(&mut self, name: Text, parse_name: &Rc<str>, source: &Rc<str>) -> Tree {
         Tree {
             name,
             parse_name: Rc::clone(parse_name),
             source: Rc::clone(source),
-            nodes: std::mem::take(&mut self.nodes),
-            positions: std::mem::take(&mut self.positions),
+            // Exactly as large as needed; the buffers are used again.
+            nodes: self.tables.nodes.drain(..).collect(),
+            positions: self.tables.positions.drain(..).collect(),
+            children: self.tables.children.drain(..).collect(),
+            texts: self.tables.texts.drain(..).collect(),
+            declared: self.tables.declared.drain(..).collect(),
             root: self.root,
             slots: self.slots_max,
             empty: self.empty,
@@ -88,15 +140,23 @@ impl State {
     }
 
     fn push(&mut self, node: Node, position: usize) -> NodeId {
-        self.nodes.push(node);
-        self.positions.push(position as u32);
-        (self.nodes.len() - 1) as NodeId
+        self.tables.nodes.push(node);
+        self.tables.positions.push(position as u32);
+        (self.tables.nodes.len() - 1) as NodeId
     }
 
-    fn is_empty_node(&self, id: NodeId) -> bool {
-        match &self.nodes[id as usize] {
-            Node::Text(text) => text.to_str_lossy().trim().is_empty(),
-            Node::List(nodes) => nodes.iter().all(|node| self.is_empty_node(*node)),
+    /// Adds a text to the table.
+    fn text(&mut self, text: Text) -> u32 {
+        self.tables.texts.push(text);
+        (self.tables.texts.len() - 1) as u32
+    }
+
+    fn is_empty_node(&self, id: NodeId, source: &str) -> bool {
+        match &self.tables.nodes[id as usize] {
+            Node::Text(text) => source[text.start as usize..][..text.len as usize].trim().is_empty(),
+            Node::List(nodes) => self.tables.children[nodes.start as usize..][..nodes.len as usize]
+                .iter()
+                .all(|node| self.is_empty_node(*node, source)),
             _ => false,
         }
     }
@@ -119,14 +179,31 @@ struct Parser<'a> {
     name: Rc<str>,
     source: Rc<str>,
     functions: &'a Functions,
+    names: &'a mut Names,
     trees: Vec<Tree>,
-    state: State,
+    state: State<'a>,
+    /// Instructions of lists that are not complete yet.
+    pending: Vec<NodeId>,
     control_level: usize,
 }
 
 type Parsed<T> = Result<T, ParseError>;
 
-impl Parser<'_> {
+/// Where a token stands in the source.
+fn span(token: &Token<'_>) -> Span {
+    Span { start: token.position as u32, len: token.text.len() as u32 }
+}
+
+impl<'a> Parser<'a> {
+    /// Makes a list of the instructions collected since `from`.
+    fn list_since(&mut self, from: usize) -> Span {
+        let start = self.state.tables.children.len() as u32;
+        self.state.tables.children.extend_from_slice(&self.pending[from..]);
+        let len = (self.pending.len() - from) as u32;
+        self.pending.truncate(from);
+        Span { start, len }
+    }
+
     fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
         Err(ParseError {
             name: self.name.to_string(),
@@ -135,14 +212,14 @@ impl Parser<'_> {
         })
     }
 
-    fn next(&mut self) -> Token {
+    fn next(&mut self) -> Token<'a> {
         let state = &mut self.state;
         if state.peeked > 0 {
             state.peeked -= 1;
         } else {
             state.tokens[0] = self.lexer.next_token();
         }
-        state.tokens[state.peeked].clone()
+        state.tokens[state.peeked]
     }
 
     fn backup(&mut self) {
@@ -150,26 +227,26 @@ impl Parser<'_> {
     }
 
     /// Backs up two tokens; the zeroth is already there.
-    fn backup2(&mut self, token: Token) {
+    fn backup2(&mut self, token: Token<'a>) {
         self.state.tokens[1] = token;
         self.state.peeked = 2;
     }
 
     /// Backs up three tokens, given in reverse order; the zeroth is already there.
-    fn backup3(&mut self, second: Token, first: Token) {
+    fn backup3(&mut self, second: Token<'a>, first: Token<'a>) {
         self.state.tokens[1] = first;
         self.state.tokens[2] = second;
         self.state.peeked = 3;
     }
 
-    fn peek(&mut self) -> Token {
+    fn peek(&mut self) -> Token<'a> {
         let state = &mut self.state;
         if state.peeked > 0 {
-            return state.tokens[state.peeked - 1].clone();
+            return state.tokens[state.peeked - 1];
         }
         state.peeked = 1;
         state.tokens[0] = self.lexer.next_token();
-        state.tokens[0].clone()
+        state.tokens[0]
     }
 
     fn peek_kind(&mut self) -> TokenKind {
@@ -181,7 +258,7 @@ impl Parser<'_> {
         state.tokens[state.peeked - 1].kind
     }
 
-    fn next_non_space(&mut self) -> Token {
+    fn next_non_space(&mut self) -> Token<'a> {
         loop {
             let token = self.next();
             if token.kind != TokenKind::Space {
@@ -190,26 +267,26 @@ impl Parser<'_> {
         }
     }
 
-    fn peek_non_space(&mut self) -> Token {
+    fn peek_non_space(&mut self) -> Token<'a> {
         let token = self.next_non_space();
         self.backup();
         token
     }
 
-    fn unexpected<T>(&self, token: &Token, context: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Parsed<T> {
         if token.kind == TokenKind::Error {
             let mut extra = String::new();
             let line = self.state.action_line;
             if line != 0 && line != token.line {
-                let verb = if token.text.ends_with(" action") { "" } else { " in action" };
+                let verb = if self.lexer.problem().ends_with(" action") { "" } else { " in action" };
                 extra = format!("{verb} started at {}:{line}", self.name);
             }
-            return self.error(format!("{}{extra}", token.describe()));
+            return self.error(format!("{}{extra}", self.lexer.problem()));
         }
         self.error(format!("unexpected {} in {context}", token.describe()))
     }
 
-    fn expect(&mut self, kind: TokenKind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: TokenKind, context: &str) -> Parsed<Token<'a>> {
         let token = self.next_non_space();
         if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
     }
@@ -235,30 +312,40 @@ impl Parser<'_> {
 
     fn top_level(&mut self) -> Parsed<()> {
         let position = self.peek().position;
-        let mut nodes = Vec::new();
+        let from = self.pending.len();
         while self.peek_kind() != TokenKind::End {
             if self.peek_kind() == TokenKind::LeftDelimiter {
                 let delimiter = self.next();
                 if self.next_non_space().kind == TokenKind::KeywordDefine {
-                    let outer = std::mem::take(&mut self.state);
-                    let defined = self.definition();
-                    if defined.is_ok() {
-                        self.state = outer;
-                    }
-                    defined?;
+                    let outer = self.begin();
+                    self.definition()?;
+                    self.finish(outer);
                     continue;
                 }
                 self.backup2(delimiter);
             }
             match self.text_or_action()? {
-                Item::Node(node) => nodes.push(node),
+                Item::Node(node) => self.pending.push(node),
                 Item::Ending(Ending::End) => return self.error("unexpected {{end}}"),
                 Item::Ending(Ending::Else { .. }) => return self.error("unexpected {{else}}"),
             }
         }
-        self.state.root = self.state.push(Node::List(nodes.into()), position);
-        self.state.empty = self.state.is_empty_node(self.state.root);
+        let nodes = self.list_since(from);
+        self.state.root = self.state.push(Node::List(nodes), position);
+        self.state.empty = self.state.is_empty_node(self.state.root, &self.source);
         Ok(())
+    }
+
+    /// Begins a definition of its own; gives the state of the one around it.
+    fn begin(&mut self) -> State<'a> {
+        let tables = self.names.spare.pop().unwrap_or_default();
+        std::mem::replace(&mut self.state, State { tables, ..State::default() })
+    }
+
+    /// Goes on with the definition around the one that has ended.
+    fn finish(&mut self, outer: State<'a>) {
+        let done = std::mem::replace(&mut self.state, outer);
+        self.names.spare.push(done.tables);
     }
 
     fn definition(&mut self) -> Parsed<()> {
@@ -267,7 +354,7 @@ impl Parser<'_> {
         if !matches!(token.kind, TokenKind::String | TokenKind::RawString) {
             return self.unexpected(&token, context);
         }
-        let Some(name) = strconv::unquote(&token.text) else { return self.error("invalid syntax") };
+        let Some(name) = strconv::unquote(token.text) else { return self.error("invalid syntax") };
         self.expect(TokenKind::RightDelimiter, context)?;
         self.body(Text::from(name), context)
     }
@@ -279,7 +366,7 @@ impl Parser<'_> {
             return self.error(format!("unexpected {{{{else}}}} in {context}"));
         }
         self.state.root = root;
-        self.state.empty = self.state.is_empty_node(root);
+        self.state.empty = self.state.is_empty_node(root, &self.source);
         let line = self.state.tokens[0].line;
         let tree = self.state.finish(name, &self.name, &self.source);
         self.add(tree, line)
@@ -287,12 +374,13 @@ impl Parser<'_> {
 
     fn item_list(&mut self) -> Parsed<(NodeId, Ending)> {
         let position = self.peek_non_space().position;
-        let mut nodes = Vec::new();
+        let from = self.pending.len();
         while self.peek_non_space().kind != TokenKind::End {
             match self.text_or_action()? {
-                Item::Node(node) => nodes.push(node),
+                Item::Node(node) => self.pending.push(node),
                 Item::Ending(ending) => {
-                    let list = self.state.push(Node::List(nodes.into()), position);
+                    let nodes = self.list_since(from);
+                    let list = self.state.push(Node::List(nodes), position);
                     return Ok((list, ending));
                 }
             }
@@ -303,10 +391,7 @@ impl Parser<'_> {
     fn text_or_action(&mut self) -> Parsed<Item> {
         let token = self.next_non_space();
         match token.kind {
-            TokenKind::Text => {
-                let text = Node::Text(Text::from(token.text));
-                Ok(Item::Node(self.state.push(text, token.position)))
-            }
+            TokenKind::Text => Ok(Item::Node(self.state.push(Node::Text(span(&token)), token.position))),
             TokenKind::LeftDelimiter => {
                 self.state.action_line = token.line;
                 let item = self.action();
@@ -352,7 +437,7 @@ impl Parser<'_> {
         Ok(Item::Node(node))
     }
 
-    fn jump(&mut self, token: &Token, node: Node, word: &str) -> Parsed<NodeId> {
+    fn jump(&mut self, token: &Token<'_>, node: Node, word: &str) -> Parsed<NodeId> {
         let next = self.next_non_space();
         if next.kind != TokenKind::RightDelimiter {
             return self.unexpected(&next, &format!("{{{{{word}}}}}"));
@@ -379,7 +464,7 @@ impl Parser<'_> {
         let scope = self.state.variables.len();
         let slots = self.state.slots_used;
         let pipe = self.pipeline(word, TokenKind::RightDelimiter)?;
-        let position = self.state.positions[pipe as usize] as usize;
+        let position = self.state.tables.positions[pipe as usize] as usize;
         let range = word == "range";
         self.state.range_level += usize::from(range);
         let (list, ending) = self.item_list()?;
@@ -396,7 +481,9 @@ impl Parser<'_> {
                 if let Some(chained) = chained {
                     self.next();
                     let inner = self.control(chained)?;
-                    Some(self.state.push(Node::List([inner].into()), line_position))
+                    self.pending.push(inner);
+                    let nodes = self.list_since(self.pending.len() - 1);
+                    Some(self.state.push(Node::List(nodes), line_position))
                 } else {
                     let (list, ending) = self.item_list()?;
                     if let Ending::Else { .. } = ending {
@@ -416,9 +503,9 @@ impl Parser<'_> {
         Ok(self.state.push(node, position))
     }
 
-    fn template_name(&mut self, token: &Token, context: &str) -> Parsed<Text> {
+    fn template_name(&mut self, token: &Token<'_>, context: &str) -> Parsed<Text> {
         match token.kind {
-            TokenKind::String | TokenKind::RawString => match strconv::unquote(&token.text) {
+            TokenKind::String | TokenKind::RawString => match strconv::unquote(token.text) {
                 Some(name) => Ok(Text::from(name)),
                 None => self.error("invalid syntax"),
             },
@@ -435,6 +522,7 @@ impl Parser<'_> {
             self.backup();
             pipe = Some(self.pipeline(context, TokenKind::RightDelimiter)?);
         }
+        let name = self.state.text(name);
         Ok(self.state.push(Node::Template { name, pipe }, token.position))
     }
 
@@ -447,15 +535,13 @@ impl Parser<'_> {
         if self.control_level > CONTROL_LEVELS_MAX {
             return self.error("control structures are nested too deeply");
         }
-        let outer = std::mem::take(&mut self.state);
-        let defined = stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
+        let outer = self.begin();
+        stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
             self.body(name.clone(), context)
-        });
+        })?;
         self.control_level -= 1;
-        if defined.is_ok() {
-            self.state = outer;
-        }
-        defined?;
+        self.finish(outer);
+        let name = self.state.text(name);
         Ok(self.state.push(Node::Template { name, pipe: Some(pipe) }, token.position))
     }
 
@@ -467,16 +553,16 @@ impl Parser<'_> {
     }
 
     /// The variable in scope, with the slot it has unless it was only ever assigned to.
-    fn lookup(&self, name: &str) -> Option<&(String, Option<u32>)> {
+    fn lookup(&self, name: &str) -> Option<&(&'a str, Option<u32>)> {
         let variables = &self.state.variables;
-        variables.iter().rev().find(|(variable, _)| variable == name)
+        variables.iter().rev().find(|(variable, _)| *variable == name)
     }
 
     /// The variables a pipeline declares or assigns, and whether it assigns.
     ///
     /// The new variables come into scope at once, so their slots are handed out here; those of an
     /// assignment are the existing ones.
-    fn declarations(&mut self, context: &str) -> Parsed<(Vec<String>, bool)> {
+    fn declarations(&mut self, context: &str) -> Parsed<(Vec<&'a str>, bool)> {
         let mut names = Vec::new();
         loop {
             if self.peek_non_space().kind != TokenKind::Variable {
@@ -515,16 +601,16 @@ impl Parser<'_> {
         let position = self.peek_non_space().position;
         let (names, assign) = self.declarations(context)?;
         // Within its own pipeline a new variable's name still means the one it will shadow.
-        let mut declared = Vec::with_capacity(names.len());
-        let mut entries = Vec::with_capacity(names.len());
+        let mut declared: Vec<(usize, Declared)> = Vec::with_capacity(names.len());
         for name in names {
-            let shadowed = self.lookup(&name).and_then(|(_, slot)| *slot);
+            let shadowed = self.lookup(name).and_then(|(_, slot)| *slot);
             let slot = if assign { shadowed } else { Some(self.reserve_slot()) };
-            entries.push(self.state.variables.len());
-            self.state.variables.push((name.clone(), shadowed));
-            declared.push(Declared { name: name.into(), slot });
+            let entry = self.state.variables.len();
+            self.state.variables.push((name, shadowed));
+            let name = self.names.get(name.as_bytes());
+            declared.push((entry, Declared { name: self.state.text(name), slot }));
         }
-        let mut commands: Vec<NodeId> = Vec::new();
+        let from = self.pending.len();
         loop {
             let token = self.next_non_space();
             if token.kind == end {
@@ -544,37 +630,43 @@ impl Parser<'_> {
                 | TokenKind::Variable
                 | TokenKind::LeftParen => {
                     self.backup();
-                    commands.push(self.command()?);
+                    let command = self.command()?;
+                    self.pending.push(command);
                 }
                 _ => return self.unexpected(&token, context),
             }
         }
-        for (entry, variable) in entries.into_iter().zip(&declared) {
-            self.state.variables[entry].1 = variable.slot;
+        for (entry, variable) in &declared {
+            self.state.variables[*entry].1 = variable.slot;
         }
-        if commands.is_empty() {
+        if self.pending.len() == from {
             return self.error(format!("missing value for {context}"));
         }
-        for (index, command) in commands.iter().enumerate().skip(1) {
-            let Node::Command(arguments) = &self.state.nodes[*command as usize] else { continue };
-            let first = arguments.first().map(|first| &self.state.nodes[*first as usize]);
-            if let Some(Node::Bool(_) | Node::Dot | Node::Nil | Node::Number(_) | Node::String { .. }) = first
+        for (index, command) in self.pending[from..].iter().enumerate().skip(1) {
+            let Node::Command(arguments) = self.state.tables.nodes[*command as usize] else { continue };
+            let first = self.state.tables.children[arguments.start as usize];
+            if let Node::Bool(_) | Node::Dot | Node::Nil | Node::Number(_) | Node::String { .. } =
+                self.state.tables.nodes[first as usize]
             {
                 let stage = index + 1;
                 return self.error(format!("non executable command in pipeline stage {stage}"));
             }
         }
-        let pipe = Node::Pipe { declared: declared.into(), assign, commands: commands.into() };
-        Ok(self.state.push(pipe, position))
+        let commands = self.list_since(from);
+        let table = &mut self.state.tables.declared;
+        let start = table.len() as u32;
+        table.extend(declared.iter().map(|(_, variable)| *variable));
+        let declared = Span { start, len: declared.len() as u32 };
+        Ok(self.state.push(Node::Pipe { declared, assign, commands }, position))
     }
 
     fn command(&mut self) -> Parsed<NodeId> {
         let position = self.peek_non_space().position;
-        let mut arguments = Vec::new();
+        let from = self.pending.len();
         loop {
             self.peek_non_space();
             if let Some(operand) = self.operand()? {
-                arguments.push(operand);
+                self.pending.push(operand);
             }
             let token = self.next();
             match token.kind {
@@ -585,10 +677,11 @@ impl Parser<'_> {
             }
             break;
         }
-        if arguments.is_empty() {
+        if self.pending.len() == from {
             return self.error("empty command");
         }
-        Ok(self.state.push(Node::Command(arguments.into()), position))
+        let arguments = self.list_since(from);
+        Ok(self.state.push(Node::Command(arguments), position))
     }
 
     fn operand(&mut self) -> Parsed<Option<NodeId>> {
@@ -597,16 +690,19 @@ impl Parser<'_> {
             return Ok(Some(node));
         }
         let position = self.peek().position;
-        let mut fields = Vec::new();
+        let start = self.state.tables.texts.len() as u32;
+        let mut len = 0;
         while self.peek_kind() == TokenKind::Field {
-            fields.push(Text::from(&self.next().text[1..]));
+            let token = self.next();
+            let name = self.names.get(&token.text.as_bytes()[1..]);
+            self.state.text(name);
+            len += 1;
         }
-        // More fields on a field or variable extend it; its position moves to the extension.
-        let extended = match &mut self.state.nodes[node as usize] {
+        // More fields on a field or variable extend it (they follow its own in the table); its position
+        // moves to the extension.
+        let extended = match &mut self.state.tables.nodes[node as usize] {
             Node::Field(first) | Node::Variable { fields: first, .. } => {
-                let mut all = std::mem::take(first).into_vec();
-                all.append(&mut fields);
-                *first = all.into();
+                first.len += len;
                 true
             }
             Node::Bool(_) | Node::String { .. } | Node::Number(_) | Node::Nil | Node::Dot => {
@@ -616,17 +712,21 @@ impl Parser<'_> {
             _ => false,
         };
         if extended {
-            self.state.positions[node as usize] = position as u32;
+            self.state.tables.positions[node as usize] = position as u32;
             return Ok(Some(node));
         }
-        Ok(Some(self.state.push(Node::Chain { node, fields: fields.into() }, position)))
+        Ok(Some(self.state.push(Node::Chain { node, fields: Span { start, len } }, position)))
+    }
+
+    fn written(&self, span: Span) -> &str {
+        &self.source[span.start as usize..][..span.len as usize]
     }
 
     fn print_term(&self, id: NodeId) -> String {
-        match &self.state.nodes[id as usize] {
+        match &self.state.tables.nodes[id as usize] {
             Node::Bool(value) => value.to_string(),
-            Node::String { quoted, .. } => quoted.to_string(),
-            Node::Number(number) => number.text.to_string(),
+            Node::String { quoted, .. } => self.written(*quoted).to_owned(),
+            Node::Number(number) => self.written(number.text).to_owned(),
             Node::Nil => "nil".to_owned(),
             _ => ".".to_owned(),
         }
@@ -636,31 +736,35 @@ impl Parser<'_> {
         let token = self.next_non_space();
         let node = match token.kind {
             TokenKind::Identifier => {
-                if let Some(function) = self.functions.get(&token.text) {
+                if let Some(function) = self.functions.get(token.text) {
                     Node::Identifier(function)
                 } else {
-                    let name = strconv::quoted(&token.text);
+                    let name = strconv::quoted(token.text);
                     return self.error(format!("function {name} not defined"));
                 }
             }
             TokenKind::Dot => Node::Dot,
             TokenKind::KeywordNil => Node::Nil,
             TokenKind::Variable => {
-                if let Some((_, slot)) = self.lookup(&token.text) {
-                    Node::Variable { slot: *slot, name: token.text.clone().into(), fields: Box::default() }
+                if let Some((_, slot)) = self.lookup(token.text) {
+                    let slot = *slot;
+                    let name = self.names.get(token.text.as_bytes());
+                    let name = self.state.text(name);
+                    Node::Variable { slot, name, fields: Span { start: name + 1, len: 0 } }
                 } else {
-                    let name = strconv::quoted(&token.text);
+                    let name = strconv::quoted(token.text);
                     return self.error(format!("undefined variable {name}"));
                 }
             }
-            TokenKind::Field => Node::Field([Text::from(&token.text[1..])].into()),
-            TokenKind::Bool => Node::Bool(token.text == "true"),
-            TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => {
-                match number(&token.text, token.kind) {
-                    Ok(number) => Node::Number(number),
-                    Err(message) => return self.error(message),
-                }
+            TokenKind::Field => {
+                let name = self.names.get(&token.text.as_bytes()[1..]);
+                Node::Field(Span { start: self.state.text(name), len: 1 })
             }
+            TokenKind::Bool => Node::Bool(token.text == "true"),
+            TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => match number(&token) {
+                Ok(number) => Node::Number(Box::new(number)),
+                Err(message) => return self.error(message),
+            },
             TokenKind::LeftParen => {
                 if self.state.paren_level >= PAREN_LEVELS_MAX {
                     return self.error("max expression depth exceeded");
@@ -673,8 +777,11 @@ impl Parser<'_> {
                 self.state.paren_level -= 1;
                 return pipe.map(Some);
             }
-            TokenKind::String | TokenKind::RawString => match strconv::unquote(&token.text) {
-                Some(text) => Node::String { quoted: token.text.clone().into(), text: text.into() },
+            TokenKind::String | TokenKind::RawString => match strconv::unquote_literal(token.text) {
+                Some(text) => {
+                    let text = self.names.get(&text);
+                    Node::String { quoted: span(&token), text: self.state.text(text) }
+                }
                 None => return self.error("invalid syntax"),
             },
             _ => {
@@ -687,8 +794,9 @@ impl Parser<'_> {
 }
 
 #[expect(clippy::float_cmp, reason = "whether a float is exactly an integer")]
-fn number(text: &str, kind: TokenKind) -> Result<Number, String> {
-    let mut number = Number { text: text.into(), int: None, uint: None, float: None, ideal_float: false };
+fn number(token: &Token<'_>) -> Result<Number, String> {
+    let (text, kind) = (token.text, token.kind);
+    let mut number = Number { text: span(token), int: None, uint: None, float: None, ideal_float: false };
     if kind == TokenKind::CharConstant {
         let code = strconv::unquote_rune(text).map_err(|syntax| {
             if syntax { "invalid syntax".to_owned() } else { format!("malformed character constant: {text}") }

@@ -27,21 +27,28 @@ use crate::value::Value;
 #[derive(Debug, Clone)]
 pub struct Set {
     functions: Rc<Functions>,
-    trees: HashMap<Text, Rc<Tree>>,
+    trees: HashMap<Text, Rc<Tree>, foldhash::fast::RandomState>,
+    names: parse::Names,
     parent: Option<Rc<Set>>,
 }
 
 impl Set {
     /// An empty set whose templates can call these functions.
     pub fn new(functions: Functions) -> Self {
-        Self { functions: Rc::new(functions), trees: HashMap::new(), parent: None }
+        Self {
+            functions: Rc::new(functions),
+            trees: HashMap::default(),
+            names: parse::Names::default(),
+            parent: None,
+        }
     }
 
     /// An empty set on top of another: it sees all templates of the other and can override them.
     pub(crate) fn on_top(parent: &Rc<Set>) -> Self {
         Self {
             functions: Rc::clone(&parent.functions),
-            trees: HashMap::new(),
+            trees: HashMap::default(),
+            names: parse::Names::default(),
             parent: Some(Rc::clone(parent)),
         }
     }
@@ -51,7 +58,7 @@ impl Set {
     /// Later definitions replace earlier ones of the same name, except that an empty one (nothing
     /// but space and comments) never replaces one that is not.
     pub fn parse(&mut self, name: &str, source: &str) -> Result<(), ParseError> {
-        for tree in parse::parse(name, source, &self.functions)? {
+        for tree in parse::parse(name, source, &self.functions, &mut self.names)? {
             self.add(&Rc::new(tree));
         }
         Ok(())

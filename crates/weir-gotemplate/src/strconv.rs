@@ -1,5 +1,7 @@
 //! Numbers and quoted strings as Go writes and reads them.
 
+use std::borrow::Cow;
+
 /// Whether Go considers the character printable (`strconv.IsPrint`).
 pub fn is_print(character: char) -> bool {
     if character.is_ascii() {
@@ -356,16 +358,30 @@ fn unquote_char(text: &str, quote: char) -> Option<(Vec<u8>, i64, &str)> {
 
 /// `strconv.Unquote` for `"…"` and `` `…` `` literals.
 pub fn unquote(literal: &str) -> Option<Vec<u8>> {
+    unquote_literal(literal).map(Cow::into_owned)
+}
+
+/// [`unquote`], without a copy where the text stands as it is.
+pub(crate) fn unquote_literal(literal: &str) -> Option<Cow<'_, [u8]>> {
     if literal.len() < 2 {
         return None;
     }
     let quote = literal.chars().next()?;
     let body = literal[1..].strip_suffix(quote)?;
     if quote == '`' {
-        return (!body.contains('`')).then(|| body.bytes().filter(|byte| *byte != b'\r').collect());
+        if body.contains('`') {
+            return None;
+        }
+        if body.contains('\r') {
+            return Some(Cow::Owned(body.bytes().filter(|byte| *byte != b'\r').collect()));
+        }
+        return Some(Cow::Borrowed(body.as_bytes()));
     }
     if quote != '"' || body.contains('\n') {
         return None;
+    }
+    if !body.bytes().any(|byte| matches!(byte, b'\\' | b'"')) {
+        return Some(Cow::Borrowed(body.as_bytes()));
     }
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;
@@ -374,7 +390,7 @@ pub fn unquote(literal: &str) -> Option<Vec<u8>> {
         out.extend_from_slice(&bytes);
         rest = after;
     }
-    Some(out)
+    Some(Cow::Owned(out))
 }
 
 /// The code of a `'c'` literal; `Err(true)` if the quoting is wrong, `Err(false)` if it holds more

@@ -1,6 +1,7 @@
 //! Go's `time`: instants with a zone, layouts, durations.
 
 use std::any::Any;
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 use jiff::tz::TimeZone;
@@ -429,18 +430,17 @@ impl<'a> Parse<'a> {
     }
 
     fn mismatch(&self, value: &str, element: &str) -> String {
-        let quote = crate::strconv::quoted;
         format!(
             "parsing time {} as {}: cannot parse {} as {}",
-            quote(self.value),
-            quote(self.layout),
-            quote(value),
-            quote(element)
+            quoted(self.value),
+            quoted(self.layout),
+            quoted(value),
+            quoted(element)
         )
     }
 
     fn problem(&self, message: &str) -> String {
-        format!("parsing time {}{message}", crate::strconv::quoted(self.value))
+        format!("parsing time {}{message}", quoted(self.value))
     }
 
     /// Literal text of the layout; a space in it matches any number of spaces.
@@ -507,7 +507,7 @@ impl<'a> Parse<'a> {
             }
             let Some((before, element, after)) = next else {
                 if !self.rest.is_empty() {
-                    let rest = crate::strconv::quoted(self.rest);
+                    let rest = quoted(self.rest);
                     return Err(self.problem(&format!(": extra text: {rest}")));
                 }
                 break;
@@ -998,10 +998,30 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     }
 }
 
+/// A text in quotes as package `time` shows it: what is not ASCII byte by byte.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            b' '..=b'~' | 0x7f => out.push(char::from(byte)),
+            byte => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// `time.ParseDuration` in nanoseconds; the errors are Go's.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
-    let quoted = crate::strconv::quoted(text);
-    let invalid = || format!("time: invalid duration {quoted}");
+    let shown = quoted(text);
+    let invalid = || format!("time: invalid duration {shown}");
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -1029,7 +1049,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
         }
         let unit_length = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
         if unit_length == 0 {
-            return Err(format!("time: missing unit in duration {quoted}"));
+            return Err(format!("time: missing unit in duration {shown}"));
         }
         let unit = match &rest[..unit_length] {
             "ns" => 1_u128,
@@ -1039,8 +1059,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
             "m" => 60_000_000_000,
             "h" => 3_600_000_000_000,
             unknown => {
-                let unknown = crate::strconv::quoted(unknown);
-                return Err(format!("time: unknown unit {unknown} in duration {quoted}"));
+                let unknown = quoted(unknown);
+                return Err(format!("time: unknown unit {unknown} in duration {shown}"));
             }
         };
         rest = &rest[unit_length..];

@@ -10,10 +10,24 @@ use crate::text::Text;
 /// The index of an instruction within its tree.
 pub(crate) type NodeId = u32;
 
+/// A part of one of the tables of a tree, or of its source.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+impl Span {
+    fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
 /// A number literal and the kinds it can stand for.
 #[derive(Debug, Clone)]
 pub(crate) struct Number {
-    pub(crate) text: Box<str>,
+    /// How it is written, within the source.
+    pub(crate) text: Span,
     pub(crate) int: Option<i64>,
     pub(crate) uint: Option<u64>,
     pub(crate) float: Option<f64>,
@@ -21,35 +35,66 @@ pub(crate) struct Number {
     pub(crate) ideal_float: bool,
 }
 
-/// One instruction. Children are indexes into the same tree.
+/// One instruction. Children, texts and declarations are in tables of the tree.
 #[derive(Debug)]
 pub(crate) enum Node {
-    List(Box<[NodeId]>),
-    Text(Text),
+    List(Span),
+    /// Text as it stands in the source.
+    Text(Span),
     Action(NodeId),
     Break,
     Continue,
-    If { pipe: NodeId, list: NodeId, otherwise: Option<NodeId> },
-    With { pipe: NodeId, list: NodeId, otherwise: Option<NodeId> },
-    Range { pipe: NodeId, list: NodeId, otherwise: Option<NodeId> },
-    Template { name: Text, pipe: Option<NodeId> },
-    Pipe { declared: Box<[Declared]>, assign: bool, commands: Box<[NodeId]> },
-    Command(Box<[NodeId]>),
+    If {
+        pipe: NodeId,
+        list: NodeId,
+        otherwise: Option<NodeId>,
+    },
+    With {
+        pipe: NodeId,
+        list: NodeId,
+        otherwise: Option<NodeId>,
+    },
+    Range {
+        pipe: NodeId,
+        list: NodeId,
+        otherwise: Option<NodeId>,
+    },
+    Template {
+        name: u32,
+        pipe: Option<NodeId>,
+    },
+    Pipe {
+        declared: Span,
+        assign: bool,
+        commands: Span,
+    },
+    Command(Span),
     Identifier(&'static Function),
     Dot,
     Nil,
     Bool(bool),
-    Number(Number),
-    String { quoted: Box<str>, text: Text },
-    Field(Box<[Text]>),
-    Variable { slot: Option<u32>, name: Box<str>, fields: Box<[Text]> },
-    Chain { node: NodeId, fields: Box<[Text]> },
+    Number(Box<Number>),
+    String {
+        /// As it is written in the source.
+        quoted: Span,
+        text: u32,
+    },
+    Field(Span),
+    Variable {
+        slot: Option<u32>,
+        name: u32,
+        fields: Span,
+    },
+    Chain {
+        node: NodeId,
+        fields: Span,
+    },
 }
 
 /// A variable a pipeline declares or assigns; no slot if it assigns to an unknown one.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Declared {
-    pub(crate) name: Box<str>,
+    pub(crate) name: u32,
     pub(crate) slot: Option<u32>,
 }
 
@@ -61,8 +106,13 @@ pub(crate) struct Tree {
     /// The name of the text it was parsed from.
     pub(crate) parse_name: Rc<str>,
     pub(crate) source: Rc<str>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) positions: Vec<u32>,
+    pub(crate) nodes: Box<[Node]>,
+    pub(crate) positions: Box<[u32]>,
+    /// Lists of instructions.
+    pub(crate) children: Box<[NodeId]>,
+    /// Names and string literals.
+    pub(crate) texts: Box<[Text]>,
+    pub(crate) declared: Box<[Declared]>,
     pub(crate) root: NodeId,
     /// How many variable slots a run needs.
     pub(crate) slots: u32,
@@ -73,6 +123,27 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
+    }
+
+    pub(crate) fn children(&self, span: Span) -> &[NodeId] {
+        &self.children[span.range()]
+    }
+
+    pub(crate) fn texts(&self, span: Span) -> &[Text] {
+        &self.texts[span.range()]
+    }
+
+    pub(crate) fn text(&self, index: u32) -> &Text {
+        &self.texts[index as usize]
+    }
+
+    pub(crate) fn declared(&self, span: Span) -> &[Declared] {
+        &self.declared[span.range()]
+    }
+
+    /// A part of the source.
+    pub(crate) fn written(&self, span: Span) -> &str {
+        &self.source[span.range()]
     }
 
     /// `name:line:column` of an instruction; the column counts bytes from 0.
@@ -123,8 +194,8 @@ impl Tree {
 
     fn print_node(&self, out: &mut String, id: NodeId) {
         match self.node(id) {
-            Node::List(nodes) => nodes.iter().for_each(|node| self.print_to(out, *node)),
-            Node::Text(text) => out.push_str(&text.to_str_lossy()),
+            Node::List(nodes) => self.children(*nodes).iter().for_each(|node| self.print_to(out, *node)),
+            Node::Text(text) => out.push_str(self.written(*text)),
             Node::Action(pipe) => {
                 out.push_str("{{");
                 self.print_to(out, *pipe);
@@ -143,7 +214,7 @@ impl Tree {
             }
             Node::Template { name, pipe } => {
                 out.push_str("{{template ");
-                out.push_str(&String::from_utf8_lossy(&strconv::quote(name, false)));
+                out.push_str(&String::from_utf8_lossy(&strconv::quote(self.text(*name), false)));
                 if let Some(pipe) = pipe {
                     out.push(' ');
                     self.print_to(out, *pipe);
@@ -151,16 +222,16 @@ impl Tree {
                 out.push_str("}}");
             }
             Node::Pipe { declared, assign, commands } => {
-                for (index, variable) in declared.iter().enumerate() {
+                for (index, variable) in self.declared(*declared).iter().enumerate() {
                     if index > 0 {
                         out.push_str(", ");
                     }
-                    out.push_str(&variable.name);
+                    out.push_str(&self.text(variable.name).to_str_lossy());
                 }
-                if !declared.is_empty() {
+                if declared.len > 0 {
                     out.push_str(if *assign { " = " } else { " := " });
                 }
-                for (index, command) in commands.iter().enumerate() {
+                for (index, command) in self.children(*commands).iter().enumerate() {
                     if index > 0 {
                         out.push_str(" | ");
                     }
@@ -168,7 +239,7 @@ impl Tree {
                 }
             }
             Node::Command(arguments) => {
-                for (index, argument) in arguments.iter().enumerate() {
+                for (index, argument) in self.children(*arguments).iter().enumerate() {
                     if index > 0 {
                         out.push(' ');
                     }
@@ -179,16 +250,16 @@ impl Tree {
             Node::Dot => out.push('.'),
             Node::Nil => out.push_str("nil"),
             Node::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Node::Number(number) => out.push_str(&number.text),
-            Node::String { quoted, .. } => out.push_str(quoted),
-            Node::Field(fields) => print_fields(out, fields),
+            Node::Number(number) => out.push_str(self.written(number.text)),
+            Node::String { quoted, .. } => out.push_str(self.written(*quoted)),
+            Node::Field(fields) => print_fields(out, self.texts(*fields)),
             Node::Variable { name, fields, .. } => {
-                out.push_str(name);
-                print_fields(out, fields);
+                out.push_str(&self.text(*name).to_str_lossy());
+                print_fields(out, self.texts(*fields));
             }
             Node::Chain { node, fields } => {
                 self.print_operand(out, *node);
-                print_fields(out, fields);
+                print_fields(out, self.texts(*fields));
             }
         }
     }

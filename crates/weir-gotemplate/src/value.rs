@@ -55,8 +55,6 @@ pub enum Element {
     Anys,
     /// `map[string]interface {}`
     AnyMap,
-    /// Some other type, by the name Go prints.
-    Other(&'static str),
 }
 
 /// A named slice or map type and its methods.
@@ -87,13 +85,34 @@ impl Drop for Items {
     }
 }
 
+/// What makes the entries of a map when they are needed.
+type Fill = Box<dyn FnOnce() -> Entries>;
+
 /// The entries of a map; dropping deeply nested ones must not overflow the stack.
-struct Shared(RefCell<Entries>);
+struct Shared {
+    entries: RefCell<Entries>,
+    pending: RefCell<Option<Fill>>,
+}
+
+impl Shared {
+    fn new(entries: Entries) -> Rc<Self> {
+        Rc::new(Self { entries: RefCell::new(entries), pending: RefCell::new(None) })
+    }
+
+    fn entries(&self) -> &RefCell<Entries> {
+        if self.pending.borrow().is_some()
+            && let Some(fill) = self.pending.take()
+        {
+            *self.entries.borrow_mut() = fill();
+        }
+        &self.entries
+    }
+}
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !self.0.get_mut().is_empty() {
-            deep(|| self.0.get_mut().clear());
+        if !self.entries.get_mut().is_empty() {
+            deep(|| self.entries.get_mut().clear());
         }
     }
 }
@@ -157,14 +176,13 @@ impl Element {
             Self::Bytes => "[]uint8",
             Self::Anys => "[]interface {}",
             Self::AnyMap => "map[string]interface {}",
-            Self::Other(name) => name,
         }
     }
 
     /// The zero value of the type.
     pub fn zero(self) -> Value {
         match self {
-            Self::Any | Self::Other(_) => Value::Nil,
+            Self::Any => Value::Nil,
             Self::String => Value::String(Text::default()),
             Self::Int => Value::Int(0),
             Self::Bytes => Value::Bytes(Text::default()),
@@ -236,7 +254,13 @@ impl Map {
 
     /// A map of the given element type; the caller passes entries of that type.
     pub fn typed(entries: Entries, element: Element) -> Self {
-        Self { entries: Some(Rc::new(Shared(RefCell::new(entries)))), element, named: None }
+        Self { entries: Some(Shared::new(entries)), element, named: None }
+    }
+
+    /// A map whose entries are made when something first looks at them.
+    pub fn lazy(element: Element, fill: impl FnOnce() -> Entries + 'static) -> Self {
+        let shared = Shared { entries: RefCell::default(), pending: RefCell::new(Some(Box::new(fill))) };
+        Self { entries: Some(Rc::new(shared)), element, named: None }
     }
 
     /// The nil `map[string]interface {}`: reads as empty, cannot be written.
@@ -281,7 +305,7 @@ impl Map {
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.entries.as_ref().map_or(0, |entries| entries.0.borrow().len())
+        self.entries.as_ref().map_or(0, |entries| entries.entries().borrow().len())
     }
 
     /// Whether there are no entries.
@@ -291,41 +315,41 @@ impl Map {
 
     /// The value at `key`.
     pub fn get(&self, key: &[u8]) -> Option<Value> {
-        self.entries.as_ref()?.0.borrow().get(key).cloned()
+        self.entries.as_ref()?.entries().borrow().get(key).cloned()
     }
 
     /// Whether there is an entry at `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.entries.as_ref().is_some_and(|entries| entries.0.borrow().contains_key(key))
+        self.entries.as_ref().is_some_and(|entries| entries.entries().borrow().contains_key(key))
     }
 
     /// Sets an entry for every holder of the map; `false` if the map is nil.
     pub fn insert(&self, key: impl Into<Text>, value: Value) -> bool {
         let Some(entries) = &self.entries else { return false };
-        entries.0.borrow_mut().insert(key.into(), value);
+        entries.entries().borrow_mut().insert(key.into(), value);
         true
     }
 
     /// Removes an entry for every holder of the map.
     pub fn remove(&self, key: &[u8]) {
         if let Some(entries) = &self.entries {
-            entries.0.borrow_mut().remove(key);
+            entries.entries().borrow_mut().remove(key);
         }
     }
 
     /// A copy of the entries (values are shared).
     pub fn to_entries(&self) -> Entries {
-        self.entries.as_ref().map(|entries| entries.0.borrow().clone()).unwrap_or_default()
+        self.entries.as_ref().map(|entries| entries.entries().borrow().clone()).unwrap_or_default()
     }
 
     /// The entries, borrowed; `None` for the nil map. Do not hold it while templates run.
     pub fn borrow(&self) -> Option<Ref<'_, Entries>> {
-        self.entries.as_ref().map(|entries| entries.0.borrow())
+        self.entries.as_ref().map(|entries| entries.entries().borrow())
     }
 
     /// The entries for changing; `None` for the nil map. Do not hold it while templates run.
     pub fn borrow_mut(&self) -> Option<RefMut<'_, Entries>> {
-        self.entries.as_ref().map(|entries| entries.0.borrow_mut())
+        self.entries.as_ref().map(|entries| entries.entries().borrow_mut())
     }
 
     /// Whether both are the same map (not: have the same entries).

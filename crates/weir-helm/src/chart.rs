@@ -16,6 +16,8 @@ use crate::values;
 pub const ARCHIVE_BYTES_MAX: u64 = 100 << 20;
 /// Bytes of one file.
 pub const FILE_BYTES_MAX: u64 = 5 << 20;
+/// Bytes of all files of an archive and of the archives in it together.
+pub const NESTED_BYTES_MAX: u64 = 4 * ARCHIVE_BYTES_MAX;
 /// Entries of one archive.
 pub const ARCHIVE_ENTRIES_MAX: usize = 100_000;
 /// Charts within charts, in levels.
@@ -117,10 +119,11 @@ fn without_bom(data: Bytes) -> Bytes {
 impl Chart {
     /// Loads a `.tgz` archive.
     ///
-    /// Limits: [`ARCHIVE_BYTES_MAX`], [`FILE_BYTES_MAX`], [`ARCHIVE_ENTRIES_MAX`]. Entries must stay
+    /// Limits: [`ARCHIVE_BYTES_MAX`], [`NESTED_BYTES_MAX`], [`FILE_BYTES_MAX`], [`ARCHIVE_ENTRIES_MAX`]. Entries must stay
     /// in the one directory the archive consists of.
     pub fn from_archive(archive: &[u8]) -> Result<Self, ChartError> {
-        Self::from_files(unpack(archive)?, 0)
+        let mut budget = NESTED_BYTES_MAX;
+        Self::from_files(unpack_within(archive, &mut budget)?, 0, &mut budget)
     }
 
     /// Loads the directory `root` of a tree, minding `.helmignore`.
@@ -159,11 +162,11 @@ impl Chart {
         }
         // The order of a directory walk: entry by entry, directories where their name stands.
         files.sort_by(|left, right| left.name.split('/').cmp(right.name.split('/')));
-        Self::from_files(files, 0)
+        Self::from_files(files, 0, &mut { NESTED_BYTES_MAX })
     }
 
     /// Puts a chart together from its files.
-    fn from_files(files: Vec<File>, level: usize) -> Result<Self, ChartError> {
+    fn from_files(files: Vec<File>, level: usize, budget: &mut u64) -> Result<Self, ChartError> {
         if level > CHART_LEVELS_MAX {
             return Err(ChartError::TooDeep);
         }
@@ -235,8 +238,8 @@ impl Chart {
             let loaded = if extension(&name) == "tgz" {
                 match files.first() {
                     Some(file) if file.name == name => {
-                        let unpacked = unpack(&file.data).map_err(|error| fail(error.to_string()))?;
-                        Self::from_files(unpacked, level + 1)
+                        let unpacked = unpack_within(&file.data, budget).map_err(|error| fail(error.to_string()))?;
+                        Self::from_files(unpacked, level + 1, budget)
                     }
                     Some(file) => {
                         return Err(ChartError::Subchart {
@@ -255,10 +258,7 @@ impl Chart {
                         Some(File { name: inner.to_owned(), data: file.data })
                     })
                     .collect();
-                if inner.is_empty() {
-                    continue;
-                }
-                Self::from_files(inner, level + 1)
+                Self::from_files(inner, level + 1, budget)
             };
             chart.dependencies.push(loaded.map_err(|error| fail(error.to_string()))?);
         }
@@ -315,6 +315,11 @@ fn read_lock(file: &File) -> Result<Lock, ChartError> {
 ///
 /// Limits: those of [`Chart::from_archive`].
 pub fn unpack(archive: &[u8]) -> Result<Vec<File>, ChartError> {
+    unpack_within(archive, &mut { NESTED_BYTES_MAX })
+}
+
+/// The files of an archive. `budget` is what may still be unpacked, archives around this one included.
+fn unpack_within(archive: &[u8], budget: &mut u64) -> Result<Vec<File>, ChartError> {
     let broken = |error: std::io::Error| ChartError::Archive(error.to_string());
     let mut remaining = ARCHIVE_BYTES_MAX;
     let mut files: Vec<File> = Vec::new();
@@ -333,13 +338,14 @@ pub fn unpack(archive: &[u8]) -> Result<Vec<File>, ChartError> {
         let full = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let name = clean_name(&full)?;
         let size = entry.size();
-        if size > remaining {
+        if size > remaining || size > *budget {
             return Err(ChartError::ArchiveTooLarge);
         }
         if size > FILE_BYTES_MAX {
             return Err(ChartError::FileTooLarge(full));
         }
         remaining -= size;
+        *budget -= size;
         let mut data = Vec::with_capacity(size as usize);
         entry.read_to_end(&mut data).map_err(broken)?;
         files.push(File { name, data: without_bom(Bytes::from(data)) });

@@ -6,14 +6,17 @@ use crate::chart::Chart;
 use crate::metadata::{Dependency, in_range};
 use crate::values::{self, Mode, Table, ValuesError};
 
+/// Charts that may take part in one release; aliases within aliases multiply them.
+pub const CHARTS_MAX: usize = 10_000;
+
 /// Selects, renames and removes subcharts as `Chart.yaml` and the values say, and takes over the values
 /// that are to be imported. Done once, before values are coalesced for rendering.
 pub fn process(chart: &mut Chart, given: &Table) -> Result<(), ValuesError> {
-    select(chart, given, "")?;
+    select(chart, given, "", &mut 0)?;
     import_values(chart)
 }
 
-fn select(chart: &mut Chart, given: &Table, path: &str) -> Result<(), ValuesError> {
+fn select(chart: &mut Chart, given: &Table, path: &str, charts: &mut usize) -> Result<(), ValuesError> {
     let Some(mut requirements) = chart.metadata.dependencies.take() else { return Ok(()) };
     let fits = |subchart: &Chart, requirement: &Dependency| {
         subchart.name() == requirement.name && in_range(&requirement.version, &subchart.metadata.version)
@@ -26,6 +29,10 @@ fn select(chart: &mut Chart, given: &Table, path: &str) -> Result<(), ValuesErro
         .collect();
     for requirement in &mut requirements {
         if let Some(subchart) = chart.dependencies.iter().find(|subchart| fits(subchart, requirement)) {
+            *charts += count(subchart);
+            if *charts > CHARTS_MAX {
+                return Err(ValuesError::TooManyCharts);
+            }
             let mut subchart = subchart.clone();
             if !requirement.alias.is_empty() {
                 subchart.metadata.name.clone_from(&requirement.alias);
@@ -52,11 +59,16 @@ fn select(chart: &mut Chart, given: &Table, path: &str) -> Result<(), ValuesErro
     requirements.retain(|requirement| !removed.contains(&requirement.name));
     for subchart in &mut chart.dependencies {
         let path = format!("{path}{}.", subchart.name());
-        select(subchart, &all, &path)?;
+        select(subchart, &all, &path, charts)?;
     }
     // A list that has become empty counts as absent.
     chart.metadata.dependencies = (!requirements.is_empty()).then_some(requirements);
     Ok(())
+}
+
+/// The chart and those in it.
+fn count(chart: &Chart) -> usize {
+    1 + chart.dependencies.iter().map(count).sum::<usize>()
 }
 
 fn by_tags(requirements: &mut [Dependency], all: &Table) {

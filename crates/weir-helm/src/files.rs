@@ -46,13 +46,17 @@ static FILES: NamedType = NamedType {
     ],
 };
 
-/// The value templates see.
+/// The value templates see. The contents are copied when a template first looks at them: few do, and
+/// charts carry large files that nothing reads.
 pub(crate) fn to_value(files: &[File]) -> Value {
-    let entries: Entries = files
-        .iter()
-        .map(|file| (Text::from(file.name.as_str()), Value::Bytes(Text::from(&file.data[..]))))
-        .collect();
-    Value::Map(Map::typed(entries, Element::Bytes).named(&FILES))
+    let files = files.to_vec();
+    let entries = move || -> Entries {
+        files
+            .iter()
+            .map(|file| (Text::from(file.name.as_str()), Value::Bytes(Text::from(&file.data[..]))))
+            .collect()
+    };
+    Value::Map(Map::lazy(Element::Bytes, entries).named(&FILES))
 }
 
 fn content(files: &Value, arguments: &[Value]) -> Option<Text> {

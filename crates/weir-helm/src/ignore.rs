@@ -4,7 +4,7 @@
 pub(crate) struct Rules(Vec<Rule>);
 
 struct Rule {
-    pattern: String,
+    pattern: Vec<char>,
     negated: bool,
     directories_only: bool,
     scope: Scope,
@@ -49,7 +49,7 @@ impl Rules {
                 None if line.contains('/') => (Scope::Path, line),
                 None => (Scope::Name, line),
             };
-            rules.push(Rule { pattern: pattern.to_owned(), negated, directories_only, scope });
+            rules.push(Rule { pattern: pattern.chars().collect(), negated, directories_only, scope });
         }
         Ok(Self(rules))
     }
@@ -59,12 +59,14 @@ impl Rules {
         if matches!(path, "" | "." | "./") {
             return false;
         }
+        let path: Vec<char> = path.chars().collect();
+        let name = path.rsplit(|character| *character == '/').next().unwrap_or(&path);
         for rule in &self.0 {
             let subject = match rule.scope {
-                Scope::Path => path,
-                Scope::Name => path.rsplit('/').next().unwrap_or(path),
+                Scope::Path => &path,
+                Scope::Name => name,
             };
-            let matched = matches(&rule.pattern, subject).unwrap_or(false);
+            let matched = check(&rule.pattern).is_some() && run(&rule.pattern, subject);
             if rule.negated {
                 if (rule.directories_only && !directory) || !matched {
                     return true;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::metadata::scalar_text;
 use serde_json::Value as Json;
 use weir_manifest::{helm_install_order, helm_uninstall_order};
 
@@ -199,7 +200,7 @@ fn head(text: &str) -> Result<Head, String> {
     // Scalars become text where text is wanted.
     let text = |value: Option<&Json>, field: &str| match value {
         None => Ok(String::new()),
-        Some(value) => crate::metadata::scalar_text(value)
+        Some(value) => scalar_text(value)
             .ok_or_else(|| wrong(value, &format!("struct field {field}"), "string")),
     };
     text(object.get("apiVersion"), "SimpleHead.apiVersion")?;
@@ -312,6 +313,36 @@ pub fn hooks_of(hooks: &[Hook], event: HookEvent) -> Vec<&Hook> {
     chosen
 }
 
+/// The annotation that decides what uninstalling does with an object.
+pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+
+/// What uninstalling a release does with its objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uninstall<'a> {
+    /// Objects to delete.
+    pub delete: Vec<&'a Manifest>,
+    /// Objects with the policy `keep`, of which the user is told.
+    pub keep: Vec<&'a Manifest>,
+}
+
+/// Which of the manifests uninstalling deletes and which it keeps, in the order given.
+///
+/// Objects with any other [`RESOURCE_POLICY`] than `keep` are in neither list: as in Helm they stay, and
+/// nobody is told. Fails on a manifest that cannot be read.
+pub fn uninstall(manifests: &[Manifest]) -> Result<Uninstall<'_>, ManifestError> {
+    let mut lists = Uninstall::default();
+    for manifest in manifests {
+        let head = head(&manifest.content)
+            .map_err(|message| ManifestError { path: manifest.path.clone(), message })?;
+        match head.annotations.get(RESOURCE_POLICY) {
+            None => lists.delete.push(manifest),
+            Some(policy) if policy.trim().eq_ignore_ascii_case("keep") => lists.keep.push(manifest),
+            Some(_) => {}
+        }
+    }
+    Ok(lists)
+}
+
 /// The text of a release: every document with the file it comes from.
 pub fn text(manifests: &[Manifest]) -> String {
     let mut out = String::new();
@@ -369,6 +400,32 @@ pub fn show_only<'p>(text: &str, patterns: &'p [String], rule: SplitRule) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn resource_policies_keep_objects() {
+        let manifest = |name: &str, policy: &str| {
+            let annotations =
+                if policy.is_empty() { String::new() } else { format!("{{{RESOURCE_POLICY}: {policy}}}") };
+            Manifest {
+                path: "a".to_owned(),
+                content: format!("kind: A\nmetadata:\n  name: {name}\n  annotations: {annotations}\n"),
+                kind: "A".to_owned(),
+                name: name.to_owned(),
+            }
+        };
+        let manifests = [
+            manifest("plain", ""),
+            manifest("kept", "' Keep '"),
+            manifest("left", "delete"),
+            manifest("b", ""),
+        ];
+        let lists = uninstall(&manifests).unwrap();
+        let names =
+            |list: &[&Manifest]| list.iter().map(|manifest| manifest.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&lists.delete), ["plain", "b"]);
+        assert_eq!(names(&lists.keep), ["kept"]);
+        assert!(uninstall(&[manifest("x", "[1]")]).is_err());
+    }
 
     #[track_caller]
     fn check_split(text: &str, expected: &[&str]) {
@@ -459,5 +516,16 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn annotations_must_be_scalars() {
+        let text = |value: &str| format!("kind: A\nmetadata:\n  annotations:\n    x: {value}\n");
+        let sorted =
+            |value: &str| sort(&files(&[("c/t.yaml", &text(value))]), SplitRule::default(), Order::Install);
+        assert!(sorted("1").is_ok());
+        let error = sorted("[1]").unwrap_err();
+        assert!(error.to_string().starts_with("YAML parse error on c/t.yaml: "), "{error}");
+        assert!(error.to_string().contains("cannot unmarshal array"), "{error}");
     }
 }

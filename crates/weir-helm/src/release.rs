@@ -79,6 +79,9 @@ pub struct Info {
     /// The rendered notes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub notes: String,
+    /// Fields of other versions of Helm, kept as they are.
+    #[serde(flatten)]
+    pub other: Map<String, Json>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -95,6 +98,9 @@ pub struct RecordFile {
     /// The content.
     #[serde(with = "bytes_as_base64")]
     pub data: Vec<u8>,
+    /// Fields of other versions of Helm, kept as they are.
+    #[serde(flatten)]
+    pub other: Map<String, Json>,
 }
 
 mod bytes_as_base64 {
@@ -140,6 +146,9 @@ pub struct RecordChart {
     /// All other files.
     #[serde(deserialize_with = "null_as_default")]
     pub files: Vec<RecordFile>,
+    /// Fields of other versions of Helm, kept as they are.
+    #[serde(flatten)]
+    pub other: Map<String, Json>,
 }
 
 impl From<&Chart> for RecordChart {
@@ -147,7 +156,11 @@ impl From<&Chart> for RecordChart {
         let files = |files: &[File]| {
             files
                 .iter()
-                .map(|file| RecordFile { name: file.name.clone(), data: file.data.to_vec() })
+                .map(|file| RecordFile {
+                    name: file.name.clone(),
+                    data: file.data.to_vec(),
+                    other: Map::new(),
+                })
                 .collect()
         };
         Self {
@@ -157,6 +170,7 @@ impl From<&Chart> for RecordChart {
             values: chart.values.clone(),
             schema: chart.schema.as_ref().map(|schema| STANDARD.encode(schema)),
             files: files(&chart.files),
+            other: Map::new(),
         }
     }
 }
@@ -205,6 +219,9 @@ pub struct RecordHook {
     /// When its output is logged.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub output_log_policies: Vec<String>,
+    /// Fields of other versions of Helm, kept as they are.
+    #[serde(flatten)]
+    pub other: Map<String, Json>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -224,6 +241,7 @@ impl From<&crate::manifest::Hook> for RecordHook {
             weight: hook.weight,
             delete_policies: hook.delete_policies.clone(),
             output_log_policies: hook.output_log_policies.clone(),
+            other: Map::new(),
         }
     }
 }
@@ -259,6 +277,9 @@ pub struct Record {
     /// `ssa`, or nothing or `csa` for client-side apply.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub apply_method: String,
+    /// Fields of other versions of Helm, kept as they are.
+    #[serde(flatten)]
+    pub other: Map<String, Json>,
 }
 
 /// Why a record cannot be read or written.

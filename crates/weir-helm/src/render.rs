@@ -1,7 +1,9 @@
 //! Rendering a chart: the context templates see, the order they run in, and the files that result.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde_json::Value as Json;
 use weir_gotemplate::{
     Entries, Execution, Fault, Functions, Host, Map, Method, MissingKey, NamedType, Options, Param, Set,
@@ -186,7 +188,7 @@ fn chart_value(chart: &Chart, root: bool) -> Value {
 
 /// A template file with the context of its chart.
 struct Template {
-    source: String,
+    source: Bytes,
     context: Map,
     base_path: String,
 }
@@ -225,7 +227,7 @@ fn collect(
         templates.insert(
             format!("{path}/{}", file.name),
             Template {
-                source: String::from_utf8_lossy(&file.data).into_owned(),
+                source: file.data.clone(),
                 context: context.clone(),
                 base_path: format!("{path}/templates"),
             },
@@ -283,8 +285,11 @@ pub fn render(
     let mut set = Set::new(Functions::helm());
     for path in &order {
         let Some(template) = templates.get(*path) else { continue };
-        set.parse(path, &template.source)
-            .map_err(|error| RenderError::Template(helm::parse_error(path, &error)))?;
+        let source = match std::str::from_utf8(&template.source) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(&template.source),
+        };
+        set.parse(path, &source).map_err(|error| RenderError::Template(helm::parse_error(path, &error)))?;
     }
     let options = Options { missing_key: MissingKey::Zero, limits: input.limits };
     let mut execution = Execution::new(set, input.host, options);
@@ -303,7 +308,9 @@ pub fn render(
             .execute(path, &Value::Map(template.context.clone().named(&VALUES).plain()))
             .map_err(|error| RenderError::Template(helm::render_error(path, &error)))?;
         let output = helm::without_no_value(output);
-        rendered.insert((*path).clone(), String::from_utf8_lossy(&output).into_owned());
+        let text = String::from_utf8(output)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        rendered.insert((*path).clone(), text);
     }
     Ok(rendered)
 }

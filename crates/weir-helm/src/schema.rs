@@ -99,45 +99,117 @@ fn check(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result
         return Ok(());
     }
     let mut lines = Vec::new();
-    describe(&errors, 0, &mut lines);
+    describe(&errors, &mut lines);
     Err(lines.join("\n"))
 }
 
-/// One line per problem; missing properties of one object share a line.
-fn describe(errors: &[ValidationError<'_>], level: usize, lines: &mut Vec<String>) {
-    let mut done = vec![false; errors.len()];
-    for (index, error) in errors.iter().enumerate() {
-        if done[index] {
-            continue;
-        }
-        let indent = "  ".repeat(level);
-        let place = error.instance_path().as_str();
-        let text = match error.kind() {
-            ValidationErrorKind::Required { .. } => {
-                let mut missing = Vec::new();
-                for (other, done) in errors.iter().zip(done.iter_mut()).skip(index) {
-                    if let ValidationErrorKind::Required { property } = other.kind()
-                        && other.instance_path() == error.instance_path()
-                        && other.schema_path() == error.schema_path()
-                    {
-                        missing.push(quoted(property.as_str().unwrap_or_default()));
-                        *done = true;
-                    }
-                }
-                let noun = if missing.len() == 1 { "property" } else { "properties" };
-                format!("missing {noun} {}", missing.join(", "))
-            }
-            kind => reason(kind, error.instance()),
-        };
-        lines.push(format!("{indent}- at '{place}': {text}"));
-        if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } =
-            error.kind()
-        {
-            for branch in context {
-                describe(branch, level + 1, lines);
-            }
+/// A problem and what it consists of.
+struct Problem {
+    place: String,
+    text: String,
+    causes: Vec<Problem>,
+}
+
+impl Problem {
+    fn write(&self, level: usize, lines: &mut Vec<String>) {
+        lines.push(format!("{}- at '{}': {}", "  ".repeat(level), self.place, self.text));
+        for cause in &self.causes {
+            cause.write(level + 1, lines);
         }
     }
+}
+
+fn describe(errors: &[ValidationError<'_>], lines: &mut Vec<String>) {
+    let errors: Vec<&ValidationError<'_>> = errors.iter().collect();
+    for problem in problems(&errors, "") {
+        problem.write(0, lines);
+    }
+}
+
+/// Several problems with one part of the values are shown as one that consists of them.
+fn together(place: &str, mut problems: Vec<Problem>) -> Option<Problem> {
+    if problems.len() < 2 {
+        return problems.pop();
+    }
+    Some(Problem { place: place.to_owned(), text: "validation failed".to_owned(), causes: problems })
+}
+
+/// The problems at a place: first those with the value itself, then those with its parts. A value of the
+/// wrong type has no other problem.
+fn problems(errors: &[&ValidationError<'_>], place: &str) -> Vec<Problem> {
+    let (own, below): (Vec<&ValidationError<'_>>, Vec<&ValidationError<'_>>) =
+        errors.iter().copied().partition(|error| error.instance_path().as_str().len() <= place.len());
+    if let Some(error) = own.iter().find(|error| matches!(error.kind(), ValidationErrorKind::Type { .. })) {
+        return vec![problem(error, &own)];
+    }
+    let mut found: Vec<Problem> = Vec::new();
+    let mut all_of: Vec<Problem> = Vec::new();
+    let mut required = false;
+    for error in &own {
+        if matches!(error.kind(), ValidationErrorKind::Required { .. }) {
+            // Missing properties share a line.
+            if required {
+                continue;
+            }
+            required = true;
+        }
+        let nested = error.schema_path().as_str().contains("/allOf/");
+        if nested { &mut all_of } else { &mut found }.push(problem(error, &own));
+    }
+    if !all_of.is_empty() {
+        found.push(Problem { place: place.to_owned(), text: "'allOf' failed".to_owned(), causes: all_of });
+    }
+    let mut parts: Vec<(&str, Vec<&ValidationError<'_>>)> = Vec::new();
+    for error in below {
+        let path = error.instance_path().as_str();
+        let end = path[place.len() + 1..].find('/').map_or(path.len(), |end| place.len() + 1 + end);
+        match parts.iter_mut().find(|(part, _)| *part == &path[..end]) {
+            Some((_, errors)) => errors.push(error),
+            None => parts.push((&path[..end], vec![error])),
+        }
+    }
+    found.extend(parts.iter().filter_map(|(part, errors)| together(part, problems(errors, part))));
+    found
+}
+
+/// One problem, with the missing properties of its neighbours where it is about one.
+fn problem(error: &ValidationError<'_>, neighbours: &[&ValidationError<'_>]) -> Problem {
+    let place = error.instance_path().as_str();
+    let mut causes = Vec::new();
+    let text = match error.kind() {
+        ValidationErrorKind::Required { .. } => {
+            let missing: Vec<String> = neighbours
+                .iter()
+                .filter_map(|neighbour| match neighbour.kind() {
+                    ValidationErrorKind::Required { property } => {
+                        Some(quoted(property.as_str().unwrap_or_default()))
+                    }
+                    _ => None,
+                })
+                .collect();
+            let noun = if missing.len() == 1 { "property" } else { "properties" };
+            format!("missing {noun} {}", missing.join(", "))
+        }
+        ValidationErrorKind::PropertyNames { error } => {
+            causes = problems(&[error], place);
+            format!("invalid propertyName {}", quoted(error.instance().as_str().unwrap_or_default()))
+        }
+        kind => {
+            if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } =
+                kind
+            {
+                causes = context
+                    .iter()
+                    .filter_map(|branch| {
+                        let branch: Vec<&ValidationError<'_>> = branch.iter().collect();
+                        together(place, problems(&branch, place))
+                    })
+                    .collect();
+            }
+            reason(kind, error.instance())
+        }
+    };
+    Problem { place: place.to_owned(), text, causes }
 }
 
 fn quoted(text: &str) -> String {
@@ -224,7 +296,15 @@ fn reason(kind: &ValidationErrorKind, instance: &Json) -> String {
         }
         ValidationErrorKind::AnyOf { .. } => "'anyOf' failed".to_owned(),
         ValidationErrorKind::OneOfNotValid { .. } => "'oneOf' failed, none matched".to_owned(),
-        ValidationErrorKind::OneOfMultipleValid { .. } => "'oneOf' failed, several matched".to_owned(),
+        ValidationErrorKind::OneOfMultipleValid { context } => {
+            let valid: Vec<String> = context
+                .iter()
+                .enumerate()
+                .filter(|(_, errors)| errors.is_empty())
+                .map(|(index, _)| index.to_string())
+                .collect();
+            format!("'oneOf' failed, subschemas {} matched", valid.join(", "))
+        }
         ValidationErrorKind::Not { .. } => "'not' failed".to_owned(),
         ValidationErrorKind::FalseSchema => "false schema".to_owned(),
         ValidationErrorKind::UniqueItems => {

@@ -21,6 +21,9 @@ pub enum ValuesError {
         /// What was found, as Go prints it.
         found: String,
     },
+    /// Aliases multiply the charts beyond [`CHARTS_MAX`](crate::dependencies::CHARTS_MAX).
+    #[error("chart dependencies stand for more than {} charts", crate::dependencies::CHARTS_MAX)]
+    TooManyCharts,
     /// The text is not YAML, or no table.
     #[error("{0}")]
     Yaml(String),

@@ -2,8 +2,8 @@
 //
 //	go run . ../../../crates/weir-gotemplate/tests/recorded
 //
-// Cases are the lines of cases/*.txt (⏎ stands for a line break) and the expansion of matrix.txt:
-// every line of it with VALUE replaced by every value of values.txt. The data is data.json, as .Values.
+// Cases are the lines of cases/*.txt (⏎ stands for a line break) and the expansion of matrix*.txt:
+// every line of them with VALUE replaced by every value of values.txt. The data is data.json, as .Values.
 // Each record is a line of three fields separated by tabs: the template, "=" or "!", and the output or
 // the error as a quoted string.
 package main
@@ -94,11 +94,15 @@ func main() {
 	for _, path := range paths {
 		record(strings.TrimSuffix(filepath.Base(path), ".txt"), lines(path), directory)
 	}
-	var expanded []string
-	for _, pattern := range lines("matrix.txt") {
-		for _, value := range lines("values.txt") {
-			expanded = append(expanded, strings.ReplaceAll(pattern, "VALUE", value))
+	matrices, err := filepath.Glob("matrix*.txt")
+	check(err)
+	for _, path := range matrices {
+		var expanded []string
+		for _, pattern := range lines(path) {
+			for _, value := range lines("values.txt") {
+				expanded = append(expanded, strings.ReplaceAll(pattern, "VALUE", value))
+			}
 		}
+		record(strings.TrimSuffix(path, ".txt"), expanded, directory)
 	}
-	record("matrix", expanded, directory)
 }

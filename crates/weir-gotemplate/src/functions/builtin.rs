@@ -64,10 +64,10 @@ fn joined(arguments: &[Value]) -> Vec<u8> {
     format::sprint(&shown)
 }
 
-fn call(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
+fn call(context: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     match argument(arguments, 0) {
         Value::Nil => Err("call of nil".into()),
-        value => Err(format!("non-function of type {}", value.type_name()).into()),
+        value => Err(format!("non-function {} of type {}", context.callee, value.type_name()).into()),
     }
 }
 

@@ -5,7 +5,7 @@ use super::convert::{is_empty, text_of};
 use super::{Outcome, argument, bytes};
 use crate::deep;
 use crate::error::Fault;
-use crate::exec::Context;
+use crate::exec::{Context, ENTRY_BYTES};
 use crate::function::{Function, Param};
 use crate::text::Text;
 use crate::value::{Entries, List, Map, NESTING_LEVELS_MAX, VISITED_VALUES_MAX, Value};
@@ -13,7 +13,8 @@ use crate::value::{Entries, List, Map, NESTING_LEVELS_MAX, VISITED_VALUES_MAX, V
 use Param::{Any, Map as Dict, String as Str};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::variadic("dict", &[], Any, |_, arguments| {
+    Function::variadic("dict", &[], Any, |context, arguments| {
+        context.produce(arguments.len().div_ceil(2) * ENTRY_BYTES)?;
         let entries: Entries = arguments
             .chunks(2)
             .map(|pair| {
@@ -27,8 +28,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let found = dict(arguments, 0).and_then(|map| map.get(bytes(arguments, 1)));
         Ok(found.unwrap_or_else(|| Value::string("")))
     }),
-    Function::new("set", &[Dict, Str, Any], |_, arguments| {
+    Function::new("set", &[Dict, Str, Any], |context, arguments| {
         let Some(map) = dict(arguments, 0) else { return Ok(Value::Nil) };
+        context.produce(bytes(arguments, 1).len() + ENTRY_BYTES)?;
         if !map.insert(bytes(arguments, 1), argument(arguments, 2).clone()) {
             return Err("assignment to entry in nil map".into());
         }
@@ -64,7 +66,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let values = dict(arguments, 0).map(Map::to_entries).unwrap_or_default();
         Ok(Value::list(values.into_values().collect()))
     }),
-    Function::variadic("pick", &[Dict], Str, |_, arguments| {
+    Function::variadic("pick", &[Dict], Str, |context, arguments| {
+        context.produce(arguments.len() * ENTRY_BYTES)?;
         let mut picked = Entries::new();
         if let Some(map) = dict(arguments, 0) {
             for index in 1..arguments.len() {
@@ -76,20 +79,25 @@ pub(super) const FUNCTIONS: &[Function] = &[
         }
         Ok(Value::Map(Map::new(picked)))
     }),
-    Function::variadic("omit", &[Dict], Str, |_, arguments| {
+    Function::variadic("omit", &[Dict], Str, |context, arguments| {
         let mut kept = dict(arguments, 0).map(Map::to_entries).unwrap_or_default();
+        context.produce(kept.len() * ENTRY_BYTES)?;
         for index in 1..arguments.len() {
             kept.remove(bytes(arguments, index));
         }
         Ok(Value::Map(Map::new(kept)))
     }),
     Function::variadic("dig", &[], Any, dig),
-    Function::variadic("merge", &[Dict], Dict, |_, arguments| merge_all(arguments, false)),
-    Function::variadic("mustMerge", &[Dict], Dict, |_, arguments| merge_all(arguments, false)),
-    Function::variadic("mergeOverwrite", &[Dict], Dict, |_, arguments| merge_all(arguments, true)),
-    Function::variadic("mustMergeOverwrite", &[Dict], Dict, |_, arguments| merge_all(arguments, true)),
-    Function::new("deepCopy", &[Any], |_, arguments| copied(arguments)),
-    Function::new("mustDeepCopy", &[Any], |_, arguments| copied(arguments)),
+    Function::variadic("merge", &[Dict], Dict, |context, arguments| merge_all(context, arguments, false)),
+    Function::variadic("mustMerge", &[Dict], Dict, |context, arguments| merge_all(context, arguments, false)),
+    Function::variadic("mergeOverwrite", &[Dict], Dict, |context, arguments| {
+        merge_all(context, arguments, true)
+    }),
+    Function::variadic("mustMergeOverwrite", &[Dict], Dict, |context, arguments| {
+        merge_all(context, arguments, true)
+    }),
+    Function::new("deepCopy", &[Any], copied),
+    Function::new("mustDeepCopy", &[Any], copied),
 ];
 
 fn dict(arguments: &[Value], index: usize) -> Option<&Map> {
@@ -136,7 +144,7 @@ fn dig(_: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     Ok(default.clone())
 }
 
-fn merge_all(arguments: &[Value], overwrite: bool) -> Outcome {
+fn merge_all(context: &mut Context<'_>, arguments: &[Value], overwrite: bool) -> Outcome {
     let mut target = match arguments.first() {
         Some(Value::Map(map)) => map.clone(),
         _ => return Ok(Value::Nil),
@@ -146,7 +154,10 @@ fn merge_all(arguments: &[Value], overwrite: bool) -> Outcome {
         if target.is_nil() && !source.is_nil() {
             target = Map::new(Entries::new());
         }
-        merge(&target, source, overwrite, 0, &mut 0)?;
+        let mut visited = 0;
+        let merged = merge(&target, source, overwrite, 0, &mut visited);
+        context.produce(visited as usize * ENTRY_BYTES)?;
+        merged?;
     }
     Ok(Value::Map(target))
 }
@@ -162,6 +173,7 @@ fn merge(target: &Map, source: &Map, overwrite: bool, level: usize, visited: &mu
         return Ok(());
     }
     for (key, value) in source.to_entries() {
+        *visited += 1;
         let existing = target.get(&key);
         if matches!(value, Value::Nil) {
             if overwrite {
@@ -184,11 +196,14 @@ fn merge(target: &Map, source: &Map, overwrite: bool, level: usize, visited: &mu
     Ok(())
 }
 
-fn copied(arguments: &[Value]) -> Outcome {
+fn copied(context: &mut Context<'_>, arguments: &[Value]) -> Outcome {
     if matches!(argument(arguments, 0), Value::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
-    copy(argument(arguments, 0), 0, &mut 0)
+    let mut visited = 0;
+    let copy = copy(argument(arguments, 0), 0, &mut visited);
+    context.produce(visited as usize * ENTRY_BYTES)?;
+    copy
 }
 
 fn copy(value: &Value, level: usize, visited: &mut u64) -> Outcome {

@@ -55,12 +55,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("toYamlPretty", &[Any], |_, arguments| {
         Ok(Value::string(helm::yaml_pretty(argument(arguments, 0)).unwrap_or_default()))
     }),
-    Function::new("fromYaml", &[Str], |_, arguments| {
+    Function::new("fromYaml", &[Str], |context, arguments| {
+        count_decoded(context, arguments)?;
         let decoded = decode_yaml(bytes(arguments, 0));
         let decoded = decoded.map(|value| value.unwrap_or_else(|| Value::Map(Map::new(Entries::new()))));
         Ok(Value::Map(expect_map(decoded, UNMARSHALING)))
     }),
-    Function::new("fromYamlArray", &[Str], |_, arguments| {
+    Function::new("fromYamlArray", &[Str], |context, arguments| {
+        count_decoded(context, arguments)?;
         let decoded = decode_yaml(bytes(arguments, 0));
         let decoded = decoded.map(|value| value.unwrap_or_else(|| Value::list(Vec::new())));
         Ok(Value::List(expect_list(decoded, UNMARSHALING)))
@@ -71,10 +73,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("mustToJson", &[Any], |_, arguments| {
         Ok(Value::string(json::encode(argument(arguments, 0), COMPACT)?))
     }),
-    Function::new("fromJson", &[Str], |_, arguments| {
+    Function::new("fromJson", &[Str], |context, arguments| {
+        count_decoded(context, arguments)?;
         Ok(Value::Map(expect_map(json::decode(bytes(arguments, 0)), "")))
     }),
-    Function::new("fromJsonArray", &[Str], |_, arguments| {
+    Function::new("fromJsonArray", &[Str], |context, arguments| {
+        count_decoded(context, arguments)?;
         Ok(Value::List(expect_list(json::decode(bytes(arguments, 0)), "")))
     }),
     Function::new("toToml", &[Any], |context, arguments| match toml::encode(argument(arguments, 0)) {
@@ -84,13 +88,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("mustToToml", &[Any], |context, arguments| {
         toml_text(context, toml::encode(argument(arguments, 0)))
     }),
-    Function::new("fromToml", &[Str], |_, arguments| {
+    Function::new("fromToml", &[Str], |context, arguments| {
+        count_decoded(context, arguments)?;
         Ok(Value::Map(match toml::decode(&text(arguments, 0)) {
             Ok(map) => map,
             Err(message) => error_map(&message),
         }))
     }),
 ];
+
+/// Bytes of memory a byte of text can become as values, in the worst case or nearly so.
+const DECODED_BYTES_PER_BYTE: usize = 16;
+
+fn count_decoded(context: &mut Context<'_>, arguments: &[Value]) -> Result<(), Fault> {
+    context.produce(bytes(arguments, 0).len() * DECODED_BYTES_PER_BYTE)
+}
 
 /// What precedes complaints about YAML of the wrong kind.
 const UNMARSHALING: &str = "error unmarshaling JSON: while decoding JSON: ";
@@ -164,11 +176,12 @@ fn compiled_text(context: &mut Context<'_>, source: &Text) -> Result<Rc<Vec<Rc<T
         return Ok(Rc::clone(trees));
     }
     let functions = Rc::clone(context.set.functions());
-    let parsed = parse::parse("gotpl", &source.to_str_lossy(), &functions).map_err(|error| {
-        let quoted = strconv::quoted(&source.to_str_lossy());
-        let text = format!("cannot parse template {quoted}: {error}");
-        Error::wrapping(text, Error::new(error.to_string()))
-    })?;
+    let parsed = parse::parse("gotpl", &source.to_str_lossy(), &functions, &mut context.shared.caches.names)
+        .map_err(|error| {
+            let quoted = strconv::quoted(&source.to_str_lossy());
+            let text = format!("cannot parse template {quoted}: {error}");
+            Error::wrapping(text, Error::new(error.to_string()))
+        })?;
     let trees = Rc::new(parsed.into_iter().map(Rc::new).collect::<Vec<_>>());
     let cache = &mut context.shared.caches.texts;
     if cache.len() >= TEXTS_MAX {

@@ -31,12 +31,12 @@ type Outcome = Result<Value, Fault>;
 
 /// The functions a [`Set`](crate::Set) of templates can call, by name.
 #[derive(Debug, Clone)]
-pub struct Functions(HashMap<&'static str, &'static Function>);
+pub struct Functions(HashMap<&'static str, &'static Function, foldhash::fast::RandomState>);
 
 impl Functions {
     /// The functions of Go's `text/template` itself.
     pub fn builtin() -> Self {
-        Self(HashMap::new()).with(builtin::FUNCTIONS)
+        Self(HashMap::default()).with(builtin::FUNCTIONS)
     }
 
     /// [`Functions::builtin`] and all of Sprig v3 but `env` and `expandenv`.
@@ -83,6 +83,7 @@ impl Functions {
 pub(crate) struct Caches {
     /// Compiled texts of `tpl`.
     pub(crate) texts: HashMap<Text, Rc<Vec<Rc<Tree>>>>,
+    pub(crate) names: crate::parse::Names,
     /// Compiled regular expressions, or why they do not compile.
     pub(crate) expressions: HashMap<Text, Result<Rc<::regex::bytes::Regex>, String>>,
 }
