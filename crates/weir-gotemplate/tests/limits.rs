@@ -76,6 +76,9 @@ fn cases() -> Vec<(String, &'static str)> {
         ("{{ until 99999999 }}", ITEMS),
         ("{{ untilStep 0 99999999 1 }}", ITEMS),
         ("{{ splitList \"\" .text }}", ITEMS),
+        ("{{ split \"\" .text }}", ITEMS),
+        ("{{ regexFindAll \"x\" .text -1 }}", ITEMS),
+        ("{{ regexSplit \"x\" .text -1 }}", ITEMS),
         ("{{ $l := list }}{{ range until 99999 }}{{ $l = append $l \"x\" }}{{ end }}", PRODUCED),
         ("{{ $l := list 1 }}{{ range until 99 }}{{ $l = concat $l $l }}{{ end }}", ITEMS),
         (

@@ -200,8 +200,9 @@ fn head(text: &str) -> Result<Head, String> {
     // Scalars become text where text is wanted.
     let text = |value: Option<&Json>, field: &str| match value {
         None => Ok(String::new()),
-        Some(value) => scalar_text(value)
-            .ok_or_else(|| wrong(value, &format!("struct field {field}"), "string")),
+        Some(value) => {
+            scalar_text(value).ok_or_else(|| wrong(value, &format!("struct field {field}"), "string"))
+        }
     };
     text(object.get("apiVersion"), "SimpleHead.apiVersion")?;
     head.kind = text(object.get("kind"), "SimpleHead.kind")?;

@@ -22,10 +22,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(Value::Bool(compiled(context, bytes(arguments, 0))?.is_match(bytes(arguments, 1))))
     }),
     Function::new("regexFindAll", &[Str, Str, Int], |context, arguments| {
-        find_all(&*demanded(context, arguments)?, arguments)
+        let regex = demanded(context, arguments)?;
+        find_all(context, &regex, arguments)
     }),
     Function::new("mustRegexFindAll", &[Str, Str, Int], |context, arguments| {
-        find_all(&*compiled(context, bytes(arguments, 0))?, arguments)
+        let regex = compiled(context, bytes(arguments, 0))?;
+        find_all(context, &regex, arguments)
     }),
     Function::new("regexFind", &[Str, Str], |context, arguments| {
         find_first(&*demanded(context, arguments)?, arguments)
@@ -50,10 +52,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
         replace(context, &regex, arguments, true)
     }),
     Function::new("regexSplit", &[Str, Str, Int], |context, arguments| {
-        split(&*demanded(context, arguments)?, arguments)
+        let regex = demanded(context, arguments)?;
+        split(context, &regex, arguments)
     }),
     Function::new("mustRegexSplit", &[Str, Str, Int], |context, arguments| {
-        split(&*compiled(context, bytes(arguments, 0))?, arguments)
+        let regex = compiled(context, bytes(arguments, 0))?;
+        split(context, &regex, arguments)
     }),
     Function::new("regexQuoteMeta", &[Str], |_, arguments| {
         let mut out = Vec::new();
@@ -187,6 +191,12 @@ fn translate(pattern: &str) -> Result<String, String> {
             };
             rest = &after[escaped.len_utf8()..];
             let in_class = class_start.is_some();
+            // A class does not end a range either.
+            let class = matches!(escaped, 'd' | 'D' | 'w' | 'W' | 's' | 'S');
+            let in_range = class_start.and_then(|start: usize| out[start..].strip_suffix('-'));
+            if class && in_range.is_some_and(|before| !before.ends_with(['[', '^', '\\'])) {
+                return Err(format!("error parsing regexp: invalid escape sequence: `\\{escaped}`"));
+            }
             match escaped {
                 'd' => out.push_str(if in_class { "0-9" } else { "[0-9]" }),
                 'D' => out.push_str("[^0-9]"),
@@ -230,6 +240,11 @@ fn translate(pattern: &str) -> Result<String, String> {
                 other => {
                     return Err(format!("error parsing regexp: invalid escape sequence: `\\{other}`"));
                 }
+            }
+            // A class is not the start of a range: the dash after it is itself.
+            if let Some(dashed) = rest.strip_prefix('-').filter(|_| in_class && class) {
+                out.push_str("\\-");
+                rest = dashed;
             }
             continue;
         }
@@ -351,9 +366,19 @@ fn closes_repetition(out: &str) -> bool {
 }
 
 /// The matches as Go finds them: an empty match right after another match does not count.
-fn matches(regex: &Regex, text: &[u8], limit: i64) -> Vec<(usize, usize)> {
+fn matches(
+    context: &Context<'_>,
+    regex: &Regex,
+    text: &[u8],
+    limit: i64,
+) -> Result<Vec<(usize, usize)>, Fault> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    regex.find_iter(text).take(limit).map(|found| (found.start(), found.end())).collect()
+    let mut found = Vec::new();
+    for part in regex.find_iter(text).take(limit) {
+        context.check_items(found.len() as u64)?;
+        found.push((part.start(), part.end()));
+    }
+    Ok(found)
 }
 
 fn find_first(regex: &Regex, arguments: &[Value]) -> Outcome {
@@ -361,16 +386,16 @@ fn find_first(regex: &Regex, arguments: &[Value]) -> Outcome {
     Ok(Value::string(found.map_or(&b""[..], |found| found.as_bytes())))
 }
 
-fn find_all(regex: &Regex, arguments: &[Value]) -> Outcome {
+fn find_all(context: &Context<'_>, regex: &Regex, arguments: &[Value]) -> Outcome {
     let subject = bytes(arguments, 1);
-    let found = matches(regex, subject, int(arguments, 2));
+    let found = matches(context, regex, subject, int(arguments, 2))?;
     if found.is_empty() {
         return Ok(Value::List(List::nil(Element::String)));
     }
     Ok(Value::List(List::strings(found.into_iter().map(|(start, end)| &subject[start..end]))))
 }
 
-fn split(regex: &Regex, arguments: &[Value]) -> Outcome {
+fn split(context: &Context<'_>, regex: &Regex, arguments: &[Value]) -> Outcome {
     let (subject, count) = (bytes(arguments, 1), int(arguments, 2));
     if count == 0 {
         return Ok(Value::List(List::nil(Element::String)));
@@ -380,7 +405,7 @@ fn split(regex: &Regex, arguments: &[Value]) -> Outcome {
     }
     let mut parts: Vec<&[u8]> = Vec::new();
     let (mut start, mut end) = (0, 0);
-    for (from, to) in matches(regex, subject, count) {
+    for (from, to) in matches(context, regex, subject, count)? {
         if count > 0 && parts.len() as i64 == count - 1 {
             break;
         }

@@ -199,16 +199,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
         context.check_bytes(length as u64)?;
         Ok(Value::string(parts.join(separator)))
     }),
-    Function::new("split", &[Str, Str], |_, arguments| {
-        let parts = split(bytes(arguments, 1), bytes(arguments, 0), -1);
+    Function::new("split", &[Str, Str], |context, arguments| {
+        let parts = split(context, bytes(arguments, 1), bytes(arguments, 0), -1)?;
         Ok(numbered(parts.unwrap_or_default()))
     }),
-    Function::new("splitn", &[Str, Int, Str], |_, arguments| {
-        let parts = split(bytes(arguments, 2), bytes(arguments, 0), int(arguments, 1));
+    Function::new("splitn", &[Str, Int, Str], |context, arguments| {
+        let parts = split(context, bytes(arguments, 2), bytes(arguments, 0), int(arguments, 1))?;
         Ok(numbered(parts.unwrap_or_default()))
     }),
-    Function::new("splitList", &[Str, Str], |_, arguments| {
-        let parts = split(bytes(arguments, 1), bytes(arguments, 0), -1);
+    Function::new("splitList", &[Str, Str], |context, arguments| {
+        let parts = split(context, bytes(arguments, 1), bytes(arguments, 0), -1)?;
         Ok(Value::List(List::strings(parts.unwrap_or_default())))
     }),
     Function::new("sortAlpha", &[Any], |context, arguments| {
@@ -369,9 +369,14 @@ pub(super) fn replaced(context: &Context<'_>, text: &[u8], old: &[u8], new: &[u8
 }
 
 /// `strings.SplitN`: at most `count` parts, all if negative, none (nil) if zero.
-fn split(text: &[u8], separator: &[u8], count: i64) -> Option<Vec<Text>> {
+fn split(
+    context: &Context<'_>,
+    text: &[u8],
+    separator: &[u8],
+    count: i64,
+) -> Result<Option<Vec<Text>>, Fault> {
     if count == 0 {
-        return None;
+        return Ok(None);
     }
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
     let mut parts = Vec::new();
@@ -379,19 +384,21 @@ fn split(text: &[u8], separator: &[u8], count: i64) -> Option<Vec<Text>> {
     if separator.is_empty() {
         while !rest.is_empty() {
             let length = if parts.len() + 1 >= limit { rest.len() } else { strconv::decode_rune(rest).1 };
+            context.check_items(parts.len() as u64)?;
             parts.push(Text::from(&rest[..length]));
             rest = &rest[length..];
         }
-        return Some(parts);
+        return Ok(Some(parts));
     }
     while parts.len() + 1 < limit
         && let Some(position) = find(rest, separator)
     {
+        context.check_items(parts.len() as u64)?;
         parts.push(Text::from(&rest[..position]));
         rest = &rest[position + separator.len()..];
     }
     parts.push(Text::from(rest));
-    Some(parts)
+    Ok(Some(parts))
 }
 
 fn numbered(parts: Vec<Text>) -> Value {
