@@ -1,6 +1,5 @@
 //! Templates that would not end, or grow without bound, end in an error that names the limit and its unit,
 //! and do not take much more memory than the limits say.
-#![expect(clippy::disallowed_methods, reason = "the memory of the process is read from /proc")]
 
 use std::fmt::Write as _;
 

@@ -4,7 +4,6 @@
 //! chart in DIR once. Prints one line: charts, failures, bytes rendered, milliseconds per round, peak memory in
 //! KiB; with `VERBOSE` set also errors and what each phase took.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command line tool")]
-#![expect(clippy::disallowed_methods, reason = "it reads charts from directories and looks at the clock")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
