@@ -1,6 +1,7 @@
 //! Charts that would unpack, multiply or nest without bound end in an error.
 #![expect(clippy::unwrap_used, reason = "failing here means failing the test")]
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use weir_base::tree::MemoryTree;
@@ -97,7 +98,8 @@ fn multiplied(copies: usize, levels: usize) -> Chart {
     for level in 0..levels {
         let mut text = format!("apiVersion: v2\nname: n{level}\nversion: 1.0.0\ndependencies:\n");
         for copy in 0..copies {
-            text.push_str(&format!("- name: {}\n  version: 1.0.0\n  alias: a{copy}\n", chart.metadata.name));
+            let name = &chart.metadata.name;
+            writeln!(text, "- name: {name}\n  version: 1.0.0\n  alias: a{copy}").unwrap();
         }
         let metadata = weir_helm::metadata::Metadata::parse(text.as_bytes()).unwrap();
         chart = Chart { metadata, dependencies: vec![chart], ..Chart::default() };
