@@ -238,7 +238,8 @@ impl Chart {
             let loaded = if extension(&name) == "tgz" {
                 match files.first() {
                     Some(file) if file.name == name => {
-                        let unpacked = unpack_within(&file.data, budget).map_err(|error| fail(error.to_string()))?;
+                        let unpacked =
+                            unpack_within(&file.data, budget).map_err(|error| fail(error.to_string()))?;
                         Self::from_files(unpacked, level + 1, budget)
                     }
                     Some(file) => {

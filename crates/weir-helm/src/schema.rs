@@ -35,15 +35,17 @@ pub fn validate(chart: &Chart, values: &Table, documents: Option<&Documents>) ->
 }
 
 /// Checks values against one schema; what is wrong, one line for each problem, each with a line break.
+///
+/// What is wrong with the schema itself comes without a line break, as from Helm.
 pub fn validate_single(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result<(), String> {
-    check(schema, values, documents).map_err(|problems| format!("{problems}\n"))
+    check(schema, values, documents)
 }
 
 fn check_chart(chart: &Chart, values: &Table, documents: Option<&Documents>, report: &mut String) {
     if let Some(schema) = &chart.schema
         && let Err(problems) = check(schema, values, documents)
     {
-        let _ = write!(report, "{}:\n{problems}\n", chart.name());
+        let _ = write!(report, "{}:\n{problems}", chart.name());
     }
     for subchart in &chart.dependencies {
         match values.get(subchart.name()) {
@@ -100,6 +102,7 @@ fn check(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result
     }
     let mut lines = Vec::new();
     describe(&errors, &mut lines);
+    lines.push(String::new());
     Err(lines.join("\n"))
 }
 
