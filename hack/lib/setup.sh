@@ -50,6 +50,11 @@ ensure_cargo_deny() {
   cargo install --quiet --locked --root "$WEIR_CACHE/tools" --version "$version" cargo-deny
 }
 
+# The SSH server that tests of Git over SSH start; without it they say that they are skipped.
+ensure_ssh_server() {
+  [ -x /usr/sbin/sshd ] || install_packages openssh-server
+}
+
 # What the real API server for tests and the Git server of the scenarios need.
 ensure_testenv_packages() {
   local missing=()

@@ -5,6 +5,7 @@ mod error;
 mod observe;
 mod publish;
 mod status;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +70,12 @@ impl Reconciler for GitRepositories {
         };
         run.update(source_status::fetched);
         decide::sparse_paths(object, &checkout)?; // pure
+        if let Some(verify) = &object.spec.verify {
+            let keys = observe::signing_keys(&self.client, object, &verify.secret_ref.name).await?; // read: Secret
+            let message = verify::check(verify, &checkout, &keys, run.now())?; // pure
+            run.update(|working| status::verified(working, verify.mode, &message, run.now()));
+            run.notice(&Notice::new(Severity::Trace, "Succeeded", message));
+        }
         let message = format!("stored artifact for commit '{}'", checkout.subject());
         self.announce_revision(run, &checkout.revision).await?;
         self.publish_artifact(run, object, checkout, job.includes).await?; // effect: archive, store
@@ -109,6 +116,7 @@ impl GitRepositories {
         let target = decide::target(object)?;
         let includes = observe::includes(&self.sources, object, self.requeue_dependency)?;
         let announce = run.update(|working| {
+            status::forget_verification(working);
             status::includes_available(working);
             status::includes_differ(working, &includes, run.now())
         });
@@ -132,6 +140,8 @@ impl GitRepositories {
             credentials: job.credentials.clone(),
             target: job.target.clone(),
             known_revision: decide::known_revision(&working, &job.includes),
+            with_tag: verify::wants_tag(object),
+            with_submodules: object.spec.recurse_submodules,
             timeout: object.spec.timeout.to_std(),
         };
         Ok(self.git.checkout(request).await?)

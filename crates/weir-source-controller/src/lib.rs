@@ -1,6 +1,6 @@
 //! Reconciles sources: fetches them, publishes artifacts and serves them over HTTP.
 //!
-//! GitRepository over HTTP(S), OCIRepository, HelmRepository and HelmChart so far; `docs/COMPATIBILITY.md` lists what is missing.
+//! GitRepository, OCIRepository, HelmRepository and HelmChart so far; `docs/COMPATIBILITY.md` lists what is missing.
 
 mod flags;
 mod git_repository;
@@ -20,7 +20,7 @@ use weir_base::error::chain;
 use weir_runtime::{
     Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store, Trigger, Watched,
 };
-use weir_source::git::{Git, Limits};
+use weir_source::git::{Git, Limits, SshAlgorithms};
 
 pub use flags::Flags;
 pub use git_repository::GitRepositories;
@@ -59,6 +59,8 @@ enum SetupError {
     },
     #[error(transparent)]
     Git(#[from] weir_source::git::GitError),
+    #[error(transparent)]
+    Algorithm(#[from] weir_source::git::UnknownAlgorithm),
     #[error(
         "cannot set default service accounts when the feature gate ObjectLevelWorkloadIdentity is not enabled"
     )]
@@ -105,7 +107,8 @@ fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     let reconciler = GitRepositories {
         client: runtime.client(),
         storage: Arc::clone(&storage),
-        git: Git::new(cache, Limits::default())?,
+        git: Git::new(cache, Limits::default())?
+            .with_algorithms(SshAlgorithms::new(&flags.ssh_kex_algos, &flags.ssh_hostkey_algos)?),
         sources: sources.clone(),
         requeue_dependency: flags.dependencies.requeue_dependency,
     };

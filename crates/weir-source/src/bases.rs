@@ -271,6 +271,8 @@ impl Session {
             credentials: Credentials::default(),
             target,
             known_revision: kept.as_ref().map(|kept| kept.revision.clone()),
+            with_tag: false,
+            with_submodules: false,
             timeout,
         };
         let outcome = self.runtime.block_on(tools.git.checkout(request)).map_err(|error| {

@@ -8,10 +8,13 @@ use weir_api::names::condition::ARTIFACT_IN_STORAGE;
 use weir_api::source::{GitProvider, GitRepository};
 use weir_base::redact::{RedactedUrl, Secret};
 use weir_source::connection::{ClientCertificate, Proxy};
-use weir_source::git::{Authorization, Checkout, Credentials, Reference, Target};
+use weir_source::git::{
+    Authorization, Checkout, Credentials, IdentityError, KnownHosts, Reference, SshCredentials, Target,
+};
 
 use super::error::{CredentialsError, Error};
 use super::observe::{Included, namespace_of};
+use super::verify;
 use crate::source::secrets::Data;
 
 /// Everything a checkout needs.
@@ -26,15 +29,6 @@ pub(super) struct Job {
 /// Refuses what this controller would otherwise silently leave out.
 pub(super) fn supported(object: &GitRepository) -> Result<(), Error> {
     let spec = &object.spec;
-    if spec.url.starts_with("ssh://") {
-        return Err(Error::NotSupported("Git over SSH ('ssh://' in spec.url)"));
-    }
-    if spec.verify.is_some() {
-        return Err(Error::NotSupported("signature verification (spec.verify)"));
-    }
-    if spec.recurse_submodules {
-        return Err(Error::NotSupported("fetching submodules (spec.recurseSubmodules)"));
-    }
     match spec.provider.unwrap_or_default() {
         GitProvider::Generic => Ok(()),
         GitProvider::Aws => Err(Error::NotSupported("provider 'aws' (spec.provider)")),
@@ -69,7 +63,41 @@ pub(super) fn credentials(
             name: name.unwrap_or_default(),
         });
     }
-    parse_credentials(url, data, proxy).map_err(Error::Authentication)
+    let parsed = match url.expose().scheme() {
+        "ssh" => parse_ssh(data, proxy, || {
+            let reference = object.spec.secret_ref.as_ref();
+            let name = reference.map(|reference| reference.name.clone()).unwrap_or_default();
+            format!("{}/{name}", namespace_of(object))
+        }),
+        _ => parse_credentials(url, data, proxy),
+    };
+    parsed.map_err(Error::Authentication)
+}
+
+/// The key to log in with and the keys of servers.
+fn parse_ssh(
+    data: &Data,
+    proxy: Option<Proxy>,
+    secret: impl Fn() -> String,
+) -> Result<Credentials, CredentialsError> {
+    let text = |key: &'static str| {
+        let value = data.get(key).cloned().unwrap_or_default();
+        String::from_utf8(value).map_err(|_| CredentialsError::NotText(key))
+    };
+    let required =
+        |key: &'static str| {
+            text(key).and_then(|value| {
+                if value.is_empty() { Err(CredentialsError::SshRequires(key)) } else { Ok(value) }
+            })
+        };
+    let (identity, known_hosts) = (Secret::new(required("identity")?), required("known_hosts")?);
+    let password = Secret::new(text("password")?);
+    let known_hosts = KnownHosts::parse(&known_hosts).map_err(CredentialsError::KnownHosts)?;
+    let ssh = SshCredentials::new(&identity, Some(&password), known_hosts).map_err(|error| match error {
+        IdentityError::Encrypted => CredentialsError::EncryptedIdentity(secret()),
+        IdentityError::Unreadable => CredentialsError::Identity(error),
+    })?;
+    Ok(Credentials { proxy, ssh: Some(ssh), ..Credentials::default() })
 }
 
 fn parse_credentials(
@@ -110,7 +138,7 @@ fn parse_credentials(
         (None, None) => None,
     };
     let certificate_authority = bytes("ca.crt").or_else(|| bytes("caFile")).cloned();
-    Ok(Credentials { authorization, certificate_authority, client_certificate, proxy })
+    Ok(Credentials { authorization, certificate_authority, client_certificate, proxy, ssh: None })
 }
 
 /// The reference to check out.
@@ -154,7 +182,8 @@ pub(super) fn includes_differ(before: &[Artifact], includes: &[Included]) -> boo
 pub(super) fn content_changed(working: &GitRepository, includes: &[Included]) -> bool {
     let spec = &working.spec;
     let Some(status) = &working.status else { return true };
-    spec.ignore != status.observed_ignore
+    verify::is_due(working)
+        || spec.ignore != status.observed_ignore
         || spec.recurse_submodules != status.observed_recurse_submodules
         || spec.sparse_checkout != status.observed_sparse_checkout
         || spec.include != status.observed_include

@@ -36,6 +36,41 @@ fn check_credentials(url: &str, entries: &[(&str, &str)], expected: Result<&str,
 }
 
 #[test]
+fn keys_from_secrets() {
+    const KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----
+b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW
+QyNTUxOQAAACCzPq7zfqLffKoBDe/eo04kH2XxtSmk9D7RQyf1xUqrYgAAAJgAIAxdACAM
+XQAAAAtzc2gtZWQyNTUxOQAAACCzPq7zfqLffKoBDe/eo04kH2XxtSmk9D7RQyf1xUqrYg
+AAAEC2BsIi0QwW2uFscKTUUXNHLsYX4FxlaSDSblbAj7WR7bM+rvN+ot98qgEN796jTiQf
+ZfG1KaT0PtFDJ/XFSqtiAAAAEHVzZXJAZXhhbXBsZS5jb20BAgMEBQ==
+-----END OPENSSH PRIVATE KEY-----
+";
+    const HOST: &str =
+        "github.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    #[track_caller]
+    fn check(entries: &[(&str, &str)], expected: Result<(), &str>) {
+        let found = parse_ssh(&data(entries), None, || "apps/key".to_owned());
+        let found = found.map(|credentials| assert!(credentials.ssh.is_some()));
+        assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
+    }
+    check(&[("identity", KEY), ("known_hosts", HOST)], Ok(()));
+    check(&[("known_hosts", HOST)], Err("invalid 'ssh' auth option: 'identity' is required"));
+    check(&[("identity", KEY)], Err("invalid 'ssh' auth option: 'known_hosts' is required"));
+    check(&[("identity", "x"), ("known_hosts", HOST)], Err("unable to parse private key"));
+    check(
+        &[("identity", KEY), ("known_hosts", "github.com")],
+        Err("knownhosts: line 1: missing host pattern or key"),
+    );
+    check(
+        &[
+            ("identity", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----"),
+            ("known_hosts", HOST),
+        ],
+        Err("SSH identity key is encrypted but no 'password' field was provided in the secret 'apps/key'"),
+    );
+}
+
+#[test]
 fn credentials_from_secrets() {
     let https = "https://example.com/r.git";
     check_credentials(https, &[], Ok("none ca= pair=false"));
@@ -80,12 +115,6 @@ fn what_is_missing_is_refused() {
         let error = supported(&object(spec, &json!({}))).unwrap_err();
         assert_eq!(error.to_string(), format!("{expected} is not supported yet"));
     }
-    check(json!({"url": "ssh://git@example.com/r"}), "Git over SSH ('ssh://' in spec.url)");
-    check(
-        json!({"verify": {"mode": "HEAD", "secretRef": {"name": "keys"}}}),
-        "signature verification (spec.verify)",
-    );
-    check(json!({"recurseSubmodules": true}), "fetching submodules (spec.recurseSubmodules)");
     check(json!({"provider": "github"}), "provider 'github' (spec.provider)");
     supported(&object(json!({"provider": "generic"}), &json!({}))).unwrap();
 }

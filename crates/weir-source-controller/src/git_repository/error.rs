@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use weir_api::names::condition::{FETCH_FAILED, INCLUDE_UNAVAILABLE, STORAGE_OPERATION_FAILED};
+use weir_api::names::condition::{
+    FETCH_FAILED, INCLUDE_UNAVAILABLE, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
+};
 use weir_artifact::storage::StorageError;
 use weir_artifact::unpack::UnpackError;
 use weir_runtime::{Class, Classify, PublishError};
-use weir_source::git::{ArchiveError, GitError, IncludeError, SelectError};
+use weir_source::git::{
+    ArchiveError, GitError, IdentityError, IncludeError, KnownHostsError, SelectError, SignatureError,
+};
 
 use crate::source::SourceError;
 use crate::source::secrets::SecretError;
@@ -81,6 +85,33 @@ pub enum Error {
     /// A path to keep does not exist.
     #[error("failed to sparse checkout directories : sparse checkout dir '{0}' does not exist in repository")]
     Sparse(String),
+    /// The keys that may sign cannot be read.
+    #[error("public keys secret error")]
+    SigningKeys(#[source] SecretError),
+    /// A tag must be signed but the reference is none.
+    #[error("cannot verify tag object's signature if a tag reference is not specified")]
+    NoTagReference,
+    /// A tag is not signed.
+    #[error("cannot verify signature of tag '{0}' since it is not signed")]
+    UnsignedTag(String),
+    /// The signature of a tag is not accepted.
+    #[error("signature verification of tag '{tag}' failed")]
+    TagSignature {
+        /// The tag with its id.
+        tag: String,
+        /// Why not.
+        #[source]
+        source: SignatureError,
+    },
+    /// The signature of the commit is not accepted.
+    #[error("signature verification of commit '{commit}' failed")]
+    CommitSignature {
+        /// The commit.
+        commit: String,
+        /// Why not.
+        #[source]
+        source: SignatureError,
+    },
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -112,7 +143,19 @@ pub enum CredentialsError {
     /// A value that is not text.
     #[error("the value of key '{0}' is not valid UTF-8")]
     NotText(&'static str),
-    /// A scheme other than HTTP and HTTPS.
+    /// A value that SSH cannot do without.
+    #[error("invalid 'ssh' auth option: '{0}' is required")]
+    SshRequires(&'static str),
+    /// The private key needs a password.
+    #[error("SSH identity key is encrypted but no 'password' field was provided in the secret '{0}'")]
+    EncryptedIdentity(String),
+    /// The private key cannot be used.
+    #[error(transparent)]
+    Identity(IdentityError),
+    /// The keys of servers cannot be read.
+    #[error(transparent)]
+    KnownHosts(KnownHostsError),
+    /// A scheme other than HTTP, HTTPS and SSH.
     #[error("unknown transport '{0}'")]
     Transport(String),
 }
@@ -213,7 +256,23 @@ impl SourceError for Error {
                 | StorageFailure::Archive(_) => Some(STORAGE_OPERATION_FAILED),
                 StorageFailure::Lock(_) | StorageFailure::Ignore(_) | StorageFailure::Aborted => None,
             },
+            Self::SigningKeys(_)
+            | Self::NoTagReference
+            | Self::UnsignedTag(_)
+            | Self::TagSignature { .. }
+            | Self::CommitSignature { .. } => None,
             Self::Publish(_) | Self::Check(_) | Self::GarbageCollection(_) => None,
+        }
+    }
+
+    fn negates(&self) -> Option<&'static str> {
+        match self {
+            Self::SigningKeys(_)
+            | Self::NoTagReference
+            | Self::UnsignedTag(_)
+            | Self::TagSignature { .. }
+            | Self::CommitSignature { .. } => Some(SOURCE_VERIFIED),
+            _ => None,
         }
     }
 }
@@ -221,7 +280,7 @@ impl SourceError for Error {
 impl Classify for Error {
     fn class(&self) -> Class {
         match self {
-            Self::Url { .. } | Self::NotSupported(_) => Class::Terminal,
+            Self::Url { .. } | Self::NotSupported(_) | Self::NoTagReference => Class::Terminal,
             Self::IncludeNotFound { retry, .. } | Self::IncludeNotReady { retry, .. } => {
                 Class::Waiting(*retry)
             }
@@ -235,6 +294,10 @@ impl Classify for Error {
             | Self::Checkout(_)
             | Self::Empty
             | Self::Sparse(_)
+            | Self::SigningKeys(_)
+            | Self::UnsignedTag(_)
+            | Self::TagSignature { .. }
+            | Self::CommitSignature { .. }
             | Self::Check(_)
             | Self::Storage(_)
             | Self::GarbageCollection(_) => Class::Backoff,
@@ -251,6 +314,11 @@ impl Classify for Error {
             Self::IncludeNotFound { .. } => "NotFound",
             Self::IncludeNotReady { .. } => "NoArtifact",
             Self::Target(_) | Self::Client(_) | Self::Checkout(_) | Self::Sparse(_) => "GitOperationFailed",
+            Self::SigningKeys(_) => "VerificationError",
+            Self::NoTagReference => "InvalidVerificationMode",
+            Self::UnsignedTag(_) => "InvalidGitObject",
+            Self::TagSignature { .. } => "InvalidTagSignature",
+            Self::CommitSignature { .. } => "InvalidCommitSignature",
             Self::Empty => "EmptyGitRepository",
             Self::Check(_) => "Failed",
             Self::GarbageCollection(_) => "GarbageCollectionFailed",

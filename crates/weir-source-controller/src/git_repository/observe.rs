@@ -6,6 +6,7 @@ use weir_api::Artifact;
 use weir_api::source::{GitRepository, GitRepositoryInclude};
 use weir_runtime::{ObjectKey, Store};
 use weir_source::connection::Proxy;
+use weir_source::git::SigningKeys;
 
 use super::error::Error;
 use crate::source::secrets::{self, Data};
@@ -29,6 +30,20 @@ pub(super) async fn proxy(client: &kube::Client, object: &GitRepository) -> Resu
     let Some(reference) = &object.spec.proxy_secret_ref else { return Ok(None) };
     let proxy = secrets::proxy(client, &namespace_of(object), &reference.name).await;
     proxy.map(Some).map_err(Error::Proxy)
+}
+
+/// The keys that may sign.
+pub(super) async fn signing_keys(
+    client: &kube::Client,
+    object: &GitRepository,
+    name: &str,
+) -> Result<SigningKeys, Error> {
+    let secret = secrets::get(client, &namespace_of(object), name).await.map_err(Error::SigningKeys)?;
+    let mut keys = SigningKeys::default();
+    for (name, value) in secrets::data_of(secret) {
+        keys.add(&name, &value);
+    }
+    Ok(keys)
 }
 
 /// The artifacts to include, in the order of the specification.

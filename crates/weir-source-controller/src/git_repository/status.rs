@@ -6,11 +6,12 @@ use weir_api::names::condition::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, FETCH_FAILED, INCLUDE_UNAVAILABLE, READY, RECONCILING,
     SOURCE_VERIFIED, STALLED, STORAGE_OPERATION_FAILED,
 };
-use weir_api::source::GitRepository;
+use weir_api::names::reason::SUCCEEDED;
+use weir_api::source::{GitRepository, GitVerificationMode};
 use weir_api::{Artifact, FluxObject as _};
 
-use super::decide;
 use super::observe::Included;
+use super::{decide, verify};
 use crate::source::Source;
 use crate::source::status::{fetched, mark_in_storage, progress, stamp, stored};
 
@@ -88,6 +89,24 @@ pub(super) fn includes_differ(object: &mut GitRepository, includes: &[Included],
     }
     progress(object, true, &format!("building artifact: {message}"), now);
     true
+}
+
+/// Without a check there is nothing to say about it.
+pub(super) fn forget_verification(object: &mut GitRepository) {
+    if object.spec.verify.is_none() {
+        condition::delete(object.conditions_mut(), SOURCE_VERIFIED);
+        if let Some(status) = &mut object.status {
+            status.source_verification_mode = None;
+        }
+    }
+}
+
+/// The signatures are those of known keys.
+pub(super) fn verified(object: &mut GitRepository, mode: GitVerificationMode, message: &str, now: Timestamp) {
+    let stamp = stamp(object, now);
+    let mode = verify::current(mode);
+    object.status_mut().source_verification_mode = Some(mode.to_string());
+    condition::mark_true(object.conditions_mut(), SOURCE_VERIFIED, SUCCEEDED, message, stamp);
 }
 
 pub(super) fn forget_outdated(object: &mut GitRepository) {

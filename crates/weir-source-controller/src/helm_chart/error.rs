@@ -421,7 +421,8 @@ impl Classify for Error {
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Publish(_) => "PatchOperationFailed",
-            Self::Check(_) | Self::Aborted | Self::Unpack(_) | Self::Client(_) => "Failed",
+            Self::Check(_) | Self::Aborted | Self::Unpack(_) => "Failed",
+            Self::Client(_) => "URLInvalid",
             Self::NotSupported(_) => "NotSupported",
             Self::SourceUnavailable { .. } => "SourceUnavailable",
             Self::NoArtifact { .. } => "NoSourceArtifact",

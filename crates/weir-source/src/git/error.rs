@@ -76,6 +76,18 @@ pub enum GitError {
         #[source]
         source: worktree::TreeError,
     },
+    /// Submodules cannot be found.
+    #[error(transparent)]
+    Submodules(#[from] super::SubmoduleError),
+    /// A submodule cannot be fetched.
+    #[error("unable to fetch submodule '{path}'")]
+    Submodule {
+        /// Where it belongs.
+        path: String,
+        /// Why not.
+        #[source]
+        source: Box<GitError>,
+    },
     /// The operation ended without a result, which only happens when the process shuts down.
     #[error("the Git operation was aborted")]
     Aborted,
@@ -145,6 +157,9 @@ pub enum TransportError {
     /// The caller gave up.
     #[error("context canceled")]
     Cancelled,
+    /// The connection or login over SSH failed.
+    #[error("{0}")]
+    Ssh(String),
     /// The server does not speak the Git protocol, or not correctly.
     #[error("{0}")]
     Protocol(String),

@@ -9,14 +9,13 @@ use gix::prelude::Find as _;
 use gix::protocol::fetch::{Arguments, Negotiate, Response, Shallow, Tags, negotiate};
 use gix::protocol::handshake::Ref;
 use gix::protocol::{Handshake, LsRefsCommand, ls_refs::RefPrefixes};
-use gix_transport::client::blocking_io::http::Transport;
 use weir_base::tree::LinkedTree;
 
 use super::cache::Lease;
 use super::select::{Choice, Chosen, Listed, SelectError, Target};
-use super::transport::{HttpClient, Session};
+use super::transport::{Connected, Session};
 use super::worktree::Worktree;
-use super::{Checkout, GitError, Limits, LocalError, Outcome, Request, TransportError};
+use super::{Checkout, GitError, Limits, LocalError, Outcome, Request, Tag, TransportError};
 
 /// No single object of a pack may need more memory than this.
 const OBJECT_BYTES_MAX: usize = 1 << 30;
@@ -50,11 +49,19 @@ pub(super) fn checkout(
         return Ok(Outcome::Unchanged { revision: chosen.revision() });
     }
     lease.prepare(request.url.expose().as_str())?;
+    let tags: Vec<ObjectId> = match &choice {
+        Choice::One(chosen) => vec![tag_of(&request.target, &listed, chosen)],
+        Choice::Newest(all) => all.iter().map(|one| tag_of(&request.target, &listed, one)).collect(),
+    }
+    .into_iter()
+    .flatten()
+    .filter_map(|(_, tag)| tag.filter(|_| request.with_tag))
+    .collect();
     let candidates = match &choice {
         Choice::One(chosen) => std::slice::from_ref(chosen),
         Choice::Newest(all) => all.as_slice(),
     };
-    operation.fetch_all(&mut connection, &lease, candidates)?;
+    operation.fetch_all(&mut connection, &lease, candidates, &tags)?;
     let first = Operation::read(&lease, candidates);
     let (chosen, commit) = match first {
         Ok(found) => found,
@@ -65,7 +72,7 @@ pub(super) fn checkout(
             lease.clear().map_err(|source| GitError::Cache { path: lease.packs(), source })?;
             lease.prepare(request.url.expose().as_str())?;
             let mut connection = operation.connect()?;
-            operation.fetch_all(&mut connection, &lease, candidates)?;
+            operation.fetch_all(&mut connection, &lease, candidates, &tags)?;
             Operation::read(&lease, candidates)?
         }
     };
@@ -76,12 +83,22 @@ pub(super) fn checkout(
     lease.evict_others();
     let commit_id = chosen.commit.to_string();
     let objects = lease.objects().map_err(|source| cache_error(&lease, source))?;
+    let tag = match tag_of(&request.target, &listed, &chosen) {
+        None => None,
+        Some((name, None)) => Some(Tag { name, id: commit_id.clone(), raw: None }),
+        Some((name, Some(id))) => {
+            let raw = if request.with_tag { Some(read_tag(&objects, id)?) } else { None };
+            Some(Tag { name, id: id.to_string(), raw })
+        }
+    };
     let worktree = Worktree::of_tree(objects, commit.tree, limits.entries_max, Some(lease))
         .map_err(|source| GitError::Tree { commit: commit_id.clone(), source })?;
     Ok(Outcome::Changed(Box::new(Checkout {
         revision,
         commit: commit_id,
         message: commit.message,
+        raw_commit: commit.raw,
+        tag,
         worktree,
     })))
 }
@@ -93,11 +110,12 @@ struct Operation<'a> {
 }
 
 struct Connection {
-    transport: Transport<HttpClient>,
+    transport: Connected,
     handshake: Handshake,
 }
 
 struct Commit {
+    raw: Vec<u8>,
     tree: ObjectId,
     message: String,
     committed_seconds: i64,
@@ -161,12 +179,14 @@ impl Operation<'_> {
         connection: &mut Connection,
         lease: &Lease,
         candidates: &[Chosen],
+        tags: &[ObjectId],
     ) -> Result<(), GitError> {
         let objects = lease.objects().map_err(|source| cache_error(lease, source))?;
         let known = lease.known_commits();
         // A commit never comes without its files.
-        let wanted: Vec<ObjectId> =
+        let mut wanted: Vec<ObjectId> =
             candidates.iter().map(|chosen| chosen.commit).filter(|commit| !objects.exists(commit)).collect();
+        wanted.extend(tags.iter().filter(|tag| !objects.exists(tag)));
         if wanted.is_empty() {
             return Ok(());
         }
@@ -268,7 +288,14 @@ impl Operation<'_> {
                 reject_shallow_remote: false,
             },
         )?;
-        lease.remember(wanted).map_err(gix::Error::from_error)
+        // Tags are no commits to negotiate with.
+        let objects = lease.objects().map_err(gix::Error::from_error)?;
+        let is_commit = |id: &&ObjectId| {
+            let mut buffer = Vec::new();
+            matches!(objects.try_find(id, &mut buffer), Ok(Some(data)) if data.kind == gix::objs::Kind::Commit)
+        };
+        let commits: Vec<ObjectId> = wanted.iter().filter(is_commit).copied().collect();
+        lease.remember(&commits).map_err(gix::Error::from_error)
     }
 
     /// The commit to check out: of several, the one committed last.
@@ -324,20 +351,45 @@ pub(super) fn read_local(
 
 fn read_commit(objects: &gix::odb::Handle, id: ObjectId) -> Result<Commit, String> {
     let mut buffer = Vec::new();
-    match objects.try_find(&id, &mut buffer) {
+    let raw = match objects.try_find(&id, &mut buffer) {
         Ok(None) => return Err(NOT_FOUND.to_owned()),
         Ok(Some(data)) if data.kind != gix::objs::Kind::Commit => {
             return Err(NOT_A_COMMIT.to_owned());
         }
-        Ok(Some(_)) => {}
+        Ok(Some(data)) => data.data.to_vec(),
         Err(error) => return Err(error.to_string()),
-    }
+    };
     let commit = objects.find_commit(&id, &mut buffer).map_err(|error| error.to_string())?;
     Ok(Commit {
+        raw,
         tree: commit.tree(),
         message: commit.message.to_string(),
         committed_seconds: commit.committer().ok().map_or(0, |committer| committer.seconds()),
     })
+}
+
+/// The tag the chosen commit was found by: its name and, if it is annotated, its object.
+fn tag_of(target: &Target, listed: &[Listed], chosen: &Chosen) -> Option<(String, Option<ObjectId>)> {
+    let name = match target {
+        Target::Tag(tag) => tag.clone(),
+        Target::Semver { .. } => chosen.label.clone()?,
+        Target::Name(name) => name.strip_prefix("refs/tags/")?.trim_end_matches("^{}").to_owned(),
+        Target::Branch(_) | Target::Commit { .. } => return None,
+    };
+    let full = format!("refs/tags/{name}");
+    listed.iter().find(|one| one.name == full).map(|one| (name, one.tag))
+}
+
+fn read_tag(objects: &gix::odb::Handle, id: ObjectId) -> Result<Vec<u8>, GitError> {
+    let mut buffer = Vec::new();
+    let failed =
+        |text: String| GitError::Commit { commit: id.to_string(), source: TransportError::Protocol(text) };
+    match objects.try_find(&id, &mut buffer) {
+        Ok(Some(data)) if data.kind == gix::objs::Kind::Tag => Ok(data.data.to_vec()),
+        Ok(Some(_)) => Err(failed("the object is not a tag".to_owned())),
+        Ok(None) => Err(failed(NOT_FOUND.to_owned())),
+        Err(error) => Err(failed(error.to_string())),
+    }
 }
 
 fn listed(reference: Ref) -> Option<Listed> {

@@ -1,4 +1,4 @@
-//! Git repositories over HTTP(S): which commit a reference stands for, and its files.
+//! Git repositories over HTTP(S) and SSH: which commit a reference stands for, and its files.
 //!
 //! One request is a listing of the references of interest and, only if the revision differs from
 //! the one known, a fetch of that single commit without history. Objects are kept in a bare cache
@@ -8,11 +8,16 @@
 mod cache;
 mod error;
 mod fetch;
+mod known_hosts;
 mod select;
+mod ssh;
+mod submodule;
 mod transport;
+mod verify;
 mod worktree;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +28,11 @@ use weir_base::redact::{RedactedUrl, Secret};
 use crate::connection::{ClientCertificate, Proxy};
 
 pub use error::{GitError, TransportError};
+pub use known_hosts::{HostKeyError, KnownHosts, KnownHostsError};
 pub use select::{Reference, SelectError, Target};
+pub use ssh::{IdentityError, SshAlgorithms, SshCredentials, UnknownAlgorithm};
+pub use submodule::SubmoduleError;
+pub use verify::{SignatureError, Signed, SigningKeys};
 pub use worktree::{ArchiveError, IncludeError, TreeError, Worktree};
 
 /// How much a repository may cost.
@@ -65,6 +74,8 @@ pub struct Credentials {
     pub client_certificate: Option<ClientCertificate>,
     /// A proxy that replaces those of the environment.
     pub proxy: Option<Proxy>,
+    /// What `ssh` URLs need instead of all but the proxy.
+    pub ssh: Option<SshCredentials>,
 }
 
 /// User and password, or token. Sent without being asked for, and never to another host.
@@ -97,6 +108,10 @@ pub struct Request {
     pub target: Target,
     /// The revision that needs no fetch.
     pub known_revision: Option<String>,
+    /// Whether the tag object is wanted too, where the reference is a tag.
+    pub with_tag: bool,
+    /// Whether submodules are fetched too.
+    pub with_submodules: bool,
     /// The longest the whole operation may take.
     pub timeout: Duration,
 }
@@ -152,8 +167,23 @@ pub struct Checkout {
     pub commit: String,
     /// The commit message.
     pub message: String,
+    /// The commit as it is stored, which is what signatures are over.
+    pub raw_commit: Vec<u8>,
+    /// The tag the reference stands for.
+    pub tag: Option<Tag>,
     /// The files.
     pub worktree: Worktree,
+}
+
+/// A tag and, if it was asked for and the tag is annotated, its object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tag {
+    /// The name, without `refs/tags/`.
+    pub name: String,
+    /// The id of the tag object, or of the commit, in hex.
+    pub id: String,
+    /// The tag object as it is stored.
+    pub raw: Option<Vec<u8>>,
 }
 
 impl Checkout {
@@ -180,6 +210,7 @@ struct Inner {
     limits: Limits,
     /// The client for requests without own certificates or proxy.
     client: reqwest::Client,
+    algorithms: Arc<SshAlgorithms>,
 }
 
 impl Git {
@@ -189,7 +220,19 @@ impl Git {
     pub fn new(cache_root: PathBuf, limits: Limits) -> Result<Self, GitError> {
         let caches = Arc::new(cache::Caches::open(cache_root, limits)?);
         let client = transport::client(&Credentials::default())?;
-        Ok(Self { inner: Arc::new(Inner { caches, limits, client }) })
+        Ok(Self { inner: Arc::new(Inner { caches, limits, client, algorithms: Arc::default() }) })
+    }
+
+    /// The same with other SSH algorithms.
+    #[must_use]
+    pub fn with_algorithms(self, algorithms: SshAlgorithms) -> Self {
+        let inner = Inner {
+            caches: Arc::clone(&self.inner.caches),
+            limits: self.inner.limits,
+            client: self.inner.client.clone(),
+            algorithms: Arc::new(algorithms),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Finds the commit of the target and, unless it is the known revision, its files.
@@ -198,6 +241,75 @@ impl Git {
     /// stays usable.
     pub async fn checkout(&self, request: Request) -> Result<Outcome, GitError> {
         let deadline = Instant::now() + request.timeout;
+        let own = request.clone();
+        let mut outcome = self.checkout_one(request, deadline).await?;
+        if let Outcome::Changed(checkout) = &mut outcome
+            && own.with_submodules
+        {
+            self.fetch_submodules(&own, &mut checkout.worktree, deadline, 1).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Fetches the submodules of a repository and theirs in turn.
+    ///
+    /// Credentials go only to submodules on the host of the repository they are in.
+    fn fetch_submodules<'a>(
+        &'a self,
+        parent: &'a Request,
+        worktree: &'a mut Worktree,
+        deadline: Instant,
+        level: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<(), GitError>> + Send + 'a>> {
+        Box::pin(async move {
+            if worktree.links().is_empty() {
+                return Ok(());
+            }
+            if level > submodule::LEVELS_MAX {
+                return Err(SubmoduleError::TooDeep.into());
+            }
+            let text = worktree
+                .text(submodule::FILE)
+                .map_err(|source| GitError::Tree { commit: submodule::FILE.to_owned(), source })?;
+            let urls = submodule::parse(&text.unwrap_or_default());
+            for (path, commit) in worktree.links().clone() {
+                let url = urls.get(&path).ok_or_else(|| SubmoduleError::NoUrl(path.clone()))?;
+                let parent_url = parent.url.expose();
+                let url =
+                    submodule::resolve(parent_url, url).ok_or_else(|| SubmoduleError::Url(path.clone()))?;
+                let mut credentials = parent.credentials.clone();
+                if !submodule::shares_credentials(parent_url, &url) {
+                    credentials = Credentials { proxy: credentials.proxy, ..Credentials::default() };
+                }
+                let request = Request {
+                    cache_key: format!("{}/{path}", parent.cache_key),
+                    url: RedactedUrl::from(url),
+                    credentials,
+                    target: Target::commit(commit),
+                    known_revision: None,
+                    with_tag: false,
+                    with_submodules: true,
+                    timeout: parent.timeout,
+                };
+                let failed = |source| GitError::Submodule { path: path.clone(), source: Box::new(source) };
+                let outcome = self.checkout_one(request.clone(), deadline).await.map_err(failed)?;
+                let Outcome::Changed(mut checkout) = outcome else { return Err(GitError::Aborted) };
+                self.fetch_submodules(&request, &mut checkout.worktree, deadline, level + 1)
+                    .await
+                    .map_err(failed)?;
+                worktree.attach(&path, checkout.worktree);
+                if worktree.len() > self.inner.limits.entries_max {
+                    return Err(GitError::Tree {
+                        commit: commit.to_string(),
+                        source: worktree::TreeError::TooManyEntries(self.inner.limits.entries_max),
+                    });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn checkout_one(&self, request: Request, deadline: Instant) -> Result<Outcome, GitError> {
         let cancelled = CancellationToken::new();
         // Dropping this future stops the blocking task at its next read.
         let _guard = cancelled.clone().drop_guard();
@@ -205,7 +317,8 @@ impl Git {
         let lease = tokio::time::timeout_at(deadline, lease)
             .await
             .map_err(|_| GitError::transport(&request, TransportError::DeadlineExceeded(request.timeout)))?;
-        let client = if transport::needs_own_client(&request.credentials) {
+        let over_http = request.url.expose().scheme() != "ssh";
+        let client = if over_http && transport::needs_own_client(&request.credentials) {
             transport::client(&request.credentials)?
         } else {
             self.inner.client.clone()
@@ -218,6 +331,7 @@ impl Git {
                 deadline,
                 cancelled,
                 &request,
+                &inner.algorithms,
             );
             fetch::checkout(&request, &session, lease, &inner.limits)
         });

@@ -146,6 +146,11 @@ impl Target {
         ["", "refs/", "refs/tags/", "refs/heads/"].map(|prefix| format!("{prefix}{name}"))
     }
 
+    /// This commit, wherever it is.
+    pub(super) fn commit(id: ObjectId) -> Self {
+        Self::Commit { id, label: None, branch: None }
+    }
+
     /// Whether errors speak of listing rather than of cloning.
     pub(super) fn always_lists(&self) -> bool {
         matches!(self, Self::Name(_))

@@ -1,4 +1,4 @@
-//! The HTTP side of the Git protocol: gix's transport trait on the shared HTTP client.
+//! Connections to Git servers: gix's transport trait on the shared HTTP client, or on an SSH channel.
 //!
 //! gix reads and writes blockingly; every wait here has the deadline of the operation and ends when
 //! the caller gives up. Credentials are sent to the host of the repository only, redirects to a less
@@ -15,6 +15,7 @@ use bytes::Bytes;
 use gix_transport::client::blocking_io::http::{
     GetResponse, Http, PostBodyDataKind, PostResponse, Transport,
 };
+use gix_transport::client::{blocking_io, git};
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
@@ -22,8 +23,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::ssh::{self, SshAlgorithms, SshCredentials};
 use super::{Authorization, Credentials, GitError, Request, TransportError};
-use crate::connection;
+use crate::connection::{self, Proxy};
 
 const REDIRECTS_MAX: usize = 5;
 /// How much of an error answer is shown.
@@ -48,6 +50,9 @@ pub(super) fn needs_own_client(credentials: &Credentials) -> bool {
         || credentials.proxy.is_some()
 }
 
+/// A connection as gix sees it.
+pub(super) type Connected = Box<dyn blocking_io::Transport + Send>;
+
 /// One operation on one repository: its connection settings, its time and what went wrong.
 #[derive(Clone)]
 pub(super) struct Session {
@@ -56,16 +61,61 @@ pub(super) struct Session {
 
 struct Shared {
     client: reqwest::Client,
+    waiting: Waiting,
+    /// The repository, without credentials.
+    origin: Url,
+    authorization: Option<HeaderValue>,
+    ssh: Option<SshSettings>,
+}
+
+/// What a connection over SSH needs besides the URL.
+struct SshSettings {
+    user: String,
+    credentials: SshCredentials,
+    proxy: Option<Proxy>,
+    algorithms: Arc<SshAlgorithms>,
+}
+
+/// How long an operation may take and how much it may read, and what went wrong.
+#[derive(Clone)]
+pub(super) struct Waiting(Arc<Limits>);
+
+struct Limits {
     runtime: tokio::runtime::Handle,
     deadline: Instant,
     timeout: Duration,
     cancelled: CancellationToken,
-    /// The repository, without credentials.
-    origin: Url,
-    authorization: Option<HeaderValue>,
     /// The first failure of this layer; gix buries it in its own errors.
     failure: Mutex<Option<TransportError>>,
     bytes_max: AtomicU64,
+}
+
+impl Waiting {
+    /// Waits for a future within the time of the operation.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, TransportError> {
+        self.0.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.0.cancelled.cancelled() => Err(TransportError::Cancelled),
+                result = tokio::time::timeout_at(self.0.deadline, future) => {
+                    result.map_err(|_| TransportError::DeadlineExceeded(self.0.timeout))
+                }
+            }
+        })
+    }
+
+    /// Fails when more was received than allowed.
+    pub(super) fn check_size(&self, received_bytes: u64) -> Result<(), TransportError> {
+        let bytes_max = self.0.bytes_max.load(Ordering::Relaxed);
+        if received_bytes > bytes_max { Err(TransportError::TooLarge(bytes_max)) } else { Ok(()) }
+    }
+
+    /// Keeps the failure for [`Session::failure`] and returns what gix wants to see.
+    pub(super) fn keep(&self, failure: TransportError) -> io::Error {
+        let error = io::Error::other(failure.to_string());
+        self.0.failure.lock().get_or_insert(failure);
+        error
+    }
 }
 
 impl Session {
@@ -75,43 +125,80 @@ impl Session {
         deadline: Instant,
         cancelled: CancellationToken,
         request: &Request,
+        algorithms: &Arc<SshAlgorithms>,
     ) -> Self {
         let mut url = request.url.without_credentials();
         url.set_query(None);
         url.set_fragment(None);
+        let ssh = request.credentials.ssh.clone().map(|credentials| SshSettings {
+            user: percent_decode(request.url.expose().username()).unwrap_or_default(),
+            credentials,
+            proxy: request.credentials.proxy.clone(),
+            algorithms: Arc::clone(algorithms),
+        });
+        let limits = Limits {
+            runtime,
+            deadline,
+            timeout: request.timeout,
+            cancelled,
+            failure: Mutex::new(None),
+            bytes_max: AtomicU64::new(u64::MAX),
+        };
         Self {
             shared: Arc::new(Shared {
                 client,
-                runtime,
-                deadline,
-                timeout: request.timeout,
-                cancelled,
+                waiting: Waiting(Arc::new(limits)),
                 authorization: authorization(request),
                 origin: url,
-                failure: Mutex::new(None),
-                bytes_max: AtomicU64::new(u64::MAX),
+                ssh,
             }),
         }
     }
 
     /// A connection; answers larger than `bytes_max` are cut off.
-    pub(super) fn connect(&self, bytes_max: u64) -> Result<Transport<HttpClient>, TransportError> {
-        self.shared.bytes_max.store(bytes_max, Ordering::Relaxed);
-        self.shared.failure.lock().take();
+    pub(super) fn connect(&self, bytes_max: u64) -> Result<Connected, TransportError> {
+        self.limit(bytes_max);
+        self.shared.waiting.0.failure.lock().take();
+        if self.shared.origin.scheme() == "ssh" {
+            return self.connect_ssh();
+        }
         let url = gix::url::parse(self.shared.origin.as_str().trim_end_matches('/'))
             .map_err(|error| TransportError::Protocol(error.to_string()))?;
         let http = HttpClient { shared: Arc::clone(&self.shared), redirected: None };
-        Ok(Transport::new_http(http, url, gix_transport::Protocol::V2, false))
+        Ok(Box::new(Transport::new_http(http, url, gix_transport::Protocol::V2, false)))
+    }
+
+    fn connect_ssh(&self) -> Result<Connected, TransportError> {
+        let Some(settings) = &self.shared.ssh else {
+            return Err(TransportError::Ssh("ssh: no private key is given".to_owned()));
+        };
+        let opened = ssh::open(
+            &self.shared.waiting,
+            &self.shared.origin,
+            &settings.user,
+            &settings.credentials,
+            settings.proxy.as_ref(),
+            &settings.algorithms,
+        )?;
+        Ok(Box::new(git::blocking_io::Connection::new(
+            opened.reader,
+            opened.writer,
+            gix_transport::Protocol::V2,
+            opened.path,
+            Some(opened.host),
+            git::ConnectMode::Process,
+            false,
+        )))
     }
 
     /// Changes how large the answers on the current connection may get.
     pub(super) fn limit(&self, bytes_max: u64) {
-        self.shared.bytes_max.store(bytes_max, Ordering::Relaxed);
+        self.shared.waiting.0.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// What really happened when gix returned `error`.
     pub(super) fn failure(&self, error: &gix::Error) -> TransportError {
-        if let Some(failure) = self.shared.failure.lock().take() {
+        if let Some(failure) = self.shared.waiting.0.failure.lock().take() {
             return failure;
         }
         let mut text = String::new();
@@ -129,15 +216,16 @@ impl Session {
 
     /// Whether the last failure was one of the network or the server's answer.
     pub(super) fn has_failed(&self) -> bool {
-        self.shared.failure.lock().is_some()
+        self.shared.waiting.0.failure.lock().is_some()
     }
 
     /// Fails when there is no time left or the caller gave up.
     pub(super) fn check_time(&self) -> Result<(), TransportError> {
-        if self.shared.cancelled.is_cancelled() {
+        let limits = &self.shared.waiting.0;
+        if limits.cancelled.is_cancelled() {
             Err(TransportError::Cancelled)
-        } else if Instant::now() >= self.shared.deadline {
-            Err(TransportError::DeadlineExceeded(self.shared.timeout))
+        } else if Instant::now() >= limits.deadline {
+            Err(TransportError::DeadlineExceeded(limits.timeout))
         } else {
             Ok(())
         }
@@ -191,25 +279,15 @@ fn percent_decode(text: &str) -> Option<String> {
 }
 
 impl Shared {
-    /// Runs a future within the time of the operation.
+    /// Waits for a step of an HTTP exchange.
     fn wait<T>(
         &self,
         url: &Url,
         future: impl Future<Output = Result<T, reqwest::Error>>,
     ) -> Result<T, TransportError> {
-        self.runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = self.cancelled.cancelled() => Err(TransportError::Cancelled),
-                result = tokio::time::timeout_at(self.deadline, future) => match result {
-                    Err(_) => Err(TransportError::DeadlineExceeded(self.timeout)),
-                    Ok(result) => result.map_err(|source| TransportError::Network {
-                        url: url.to_string(),
-                        source: source.without_url(),
-                    }),
-                },
-            }
-        })
+        self.waiting
+            .wait(future)?
+            .map_err(|source| TransportError::Network { url: url.to_string(), source: source.without_url() })
     }
 
     /// Sends a request, follows safe redirects, and turns everything but a success into an error.
@@ -276,13 +354,6 @@ impl Shared {
             StatusCode::NOT_FOUND => TransportError::RepositoryNotFound,
             _ => TransportError::Status { url: url.to_string(), status: status.as_u16(), body },
         }
-    }
-
-    /// Keeps the failure for [`Session::failure`] and returns what gix wants to see.
-    fn keep(&self, failure: TransportError) -> io::Error {
-        let error = io::Error::other(failure.to_string());
-        self.failure.lock().get_or_insert(failure);
-        error
     }
 }
 
@@ -359,7 +430,7 @@ impl Http for HttpClient {
         let (answered, response) = self
             .shared
             .send(&Method::GET, url, &headers, &Bytes::new())
-            .map_err(|failure| gix::Error::from_error(self.shared.keep(failure)))?;
+            .map_err(|failure| gix::Error::from_error(self.shared.waiting.keep(failure)))?;
         if answered.as_str() != url {
             let tail = url.strip_prefix(base_url).unwrap_or_default();
             let Some(base) = answered.as_str().strip_suffix(tail).filter(|_| !tail.is_empty()) else {
@@ -368,7 +439,7 @@ impl Http for HttpClient {
                     to: answered.to_string(),
                     why: "it does not lead to a Git repository",
                 };
-                return Err(gix::Error::from_error(self.shared.keep(failure)));
+                return Err(gix::Error::from_error(self.shared.waiting.keep(failure)));
             };
             self.redirected = Some(base.to_owned());
         }
@@ -498,10 +569,7 @@ impl Body {
                 return Ok(Bytes::new());
             };
             *received_bytes += chunk.len() as u64;
-            let bytes_max = self.shared.bytes_max.load(Ordering::Relaxed);
-            if *received_bytes > bytes_max {
-                return Err(TransportError::TooLarge(bytes_max));
-            }
+            self.shared.waiting.check_size(*received_bytes)?;
             if !chunk.is_empty() {
                 return Ok(chunk);
             }
@@ -516,7 +584,7 @@ impl BufRead for Body {
                 Ok(chunk) => chunk,
                 Err(failure) => {
                     self.state = State::Ended;
-                    return Err(self.shared.keep(failure));
+                    return Err(self.shared.waiting.keep(failure));
                 }
             };
         }

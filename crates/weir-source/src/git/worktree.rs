@@ -71,8 +71,10 @@ pub enum IncludeError {
 pub struct Worktree {
     objects: gix::odb::Handle,
     nodes: BTreeMap<Path, Node>,
-    /// Paths and commits of submodules, in path order.
-    submodules: Vec<(String, String)>,
+    /// Submodules: their commits by path.
+    links: BTreeMap<String, ObjectId>,
+    /// Where the files of submodules are read from.
+    attached: Vec<Worktree>,
     /// Keeps the objects where they are.
     _lease: Option<Lease>,
 }
@@ -103,7 +105,7 @@ impl Path {
 enum Node {
     Directory,
     /// A link: there for existence checks, never archived.
-    Link(ObjectId),
+    Link(Content),
     File {
         content: Content,
         executable: bool,
@@ -114,6 +116,8 @@ enum Node {
 enum Content {
     Object(ObjectId),
     Data(Bytes),
+    /// In the submodule of this number.
+    Attached(usize, Box<Content>),
 }
 
 impl fmt::Debug for Worktree {
@@ -129,8 +133,7 @@ impl Worktree {
         entries_max: usize,
         lease: Option<Lease>,
     ) -> Result<Self, TreeError> {
-        let mut nodes = BTreeMap::new();
-        let mut submodules = Vec::new();
+        let (mut nodes, mut links) = (BTreeMap::new(), BTreeMap::new());
         let mut waiting = vec![(Vec::new(), root, 0)];
         let mut buffer = Vec::new();
         while let Some((directory, id, depth)) = waiting.pop() {
@@ -157,10 +160,10 @@ impl Worktree {
                     }
                     // A submodule that is not fetched is an empty directory.
                     EntryKind::Commit => {
-                        submodules.push((String::from_utf8_lossy(&path).into_owned(), entry.oid.to_string()));
+                        links.insert(Path(path.clone()).text(), entry.oid.to_owned());
                         Node::Directory
                     }
-                    EntryKind::Link => Node::Link(entry.oid.to_owned()),
+                    EntryKind::Link => Node::Link(Content::Object(entry.oid.to_owned())),
                     kind @ (EntryKind::Blob | EntryKind::BlobExecutable) => Node::File {
                         content: Content::Object(entry.oid.to_owned()),
                         executable: kind == EntryKind::BlobExecutable,
@@ -172,13 +175,12 @@ impl Worktree {
                 }
             }
         }
-        submodules.sort();
-        Ok(Self { objects, nodes, submodules, _lease: lease })
+        Ok(Self { objects, nodes, links, attached: Vec::new(), _lease: lease })
     }
 
     /// The paths of the submodules with the commits they stand at. Their directories are empty.
     pub fn submodules(&self) -> Vec<(String, String)> {
-        self.submodules.clone()
+        self.links.iter().map(|(path, commit)| (path.clone(), commit.to_string())).collect()
     }
 
     /// All files and links in memory. Blocks.
@@ -194,8 +196,8 @@ impl Worktree {
             let invalid = |_| TreeError::InvalidPath(text.to_owned());
             match node {
                 Node::Directory => tree.insert_directory(text).map_err(invalid)?,
-                Node::Link(id) => {
-                    let target = self.read(text, &Content::Object(*id))?;
+                Node::Link(content) => {
+                    let target = self.read(text, content)?;
                     links.insert(text.to_owned(), String::from_utf8_lossy(&target).into_owned());
                 }
                 Node::File { content, executable } => {
@@ -206,6 +208,44 @@ impl Worktree {
             }
         }
         Ok(LinkedTree::new(tree, links))
+    }
+
+    /// The commits of submodules by their paths.
+    pub(super) fn links(&self) -> &BTreeMap<String, ObjectId> {
+        &self.links
+    }
+
+    /// The text of a file, if there is one.
+    pub(super) fn text(&self, path: &str) -> Result<Option<String>, TreeError> {
+        match self.nodes.get(&Path(path.into())) {
+            Some(Node::File { content, .. }) => {
+                self.read(path, content).map(|data| Some(String::from_utf8_lossy(&data).into_owned()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts the files of a submodule in their place.
+    pub(super) fn attach(&mut self, path: &str, mut other: Self) {
+        let number = self.attached.len();
+        for (below, node) in std::mem::take(&mut other.nodes) {
+            let mut full = path.as_bytes().to_vec();
+            full.push(b'/');
+            full.extend_from_slice(&below.0);
+            let attached = |content| Content::Attached(number, Box::new(content));
+            let node = match node {
+                Node::Directory => Node::Directory,
+                Node::Link(content) => Node::Link(attached(content)),
+                Node::File { content, executable } => Node::File { content: attached(content), executable },
+            };
+            self.nodes.insert(Path(full), node);
+        }
+        self.attached.push(other);
+    }
+
+    /// How many files and directories there are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Whether there is anything at `path`.
@@ -315,6 +355,11 @@ impl Worktree {
     fn read(&self, path: &str, content: &Content) -> Result<Bytes, TreeError> {
         let id = match content {
             Content::Data(data) => return Ok(data.clone()),
+            Content::Attached(number, content) => {
+                let missing =
+                    || TreeError::Object { path: path.to_owned(), text: "no such submodule".to_owned() };
+                return self.attached.get(*number).ok_or_else(missing)?.read(path, content);
+            }
             Content::Object(id) => id,
         };
         let mut buffer = Vec::new();

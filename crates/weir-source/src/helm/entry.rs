@@ -31,6 +31,9 @@ pub(super) enum Entry {
 struct Fields {
     map: Map<String, Value>,
     form: Form,
+    /// How scalars become text. In the reference's reader, the fields that a chart version shares with `Chart.yaml` are
+    /// one level too deep for scalars of YAML to become text.
+    scalars: Form,
 }
 
 type Read<T> = Result<T, String>;
@@ -38,7 +41,7 @@ type Read<T> = Result<T, String>;
 impl Fields {
     fn new(value: Value, form: Form, wanted: &str) -> Read<Self> {
         match value {
-            Value::Object(map) => Ok(Self { map, form }),
+            Value::Object(map) => Ok(Self { map, form, scalars: Form::Json }),
             other => Err(mismatch(&other, wanted)),
         }
     }
@@ -53,14 +56,14 @@ impl Fields {
     }
 
     fn text(&mut self, name: &'static str) -> Read<String> {
-        text(self.take(name), self.form, name)
+        text(self.take(name), self.scalars, name)
     }
 
     fn texts(&mut self, name: &'static str) -> Read<Option<Vec<String>>> {
         match self.take(name) {
             Value::Null => Ok(None),
             Value::Array(items) => {
-                items.into_iter().map(|item| text(item, self.form, name)).collect::<Read<_>>().map(Some)
+                items.into_iter().map(|item| text(item, self.scalars, name)).collect::<Read<_>>().map(Some)
             }
             other => Err(mismatch(&other, name)),
         }
@@ -291,13 +294,14 @@ pub(super) fn read(value: Value, form: Form) -> Read<Entry> {
         Value::Null => Map::new(),
         Value::Object(map) => map
             .into_iter()
-            .map(|(key, value)| Ok((key, Value::String(text(value, form, "annotations")?))))
+            .map(|(key, value)| Ok((key, Value::String(text(value, Form::Json, "annotations")?))))
             .collect::<Read<Map<_, _>>>()?,
         other => return Err(mismatch(&other, "annotations")),
     };
     let kube_version = sanitized(fields.text("kubeVersion")?);
     let (dependencies, dependencies_valid) = read_dependencies(&mut fields, form)?;
     let kind = fields.text("type")?;
+    fields.scalars = form;
     let urls = fields.texts("urls")?;
     let created = time(&fields.take("created"), "created")?;
     let removed = fields.flag("removed")?;
@@ -508,12 +512,12 @@ mod tests {
     fn fields_are_written_in_the_order_of_the_reference() {
         let zero = "0001-01-01T00:00:00Z";
         check(
-            json!({"urls": ["u"], "version": 1.10, "name": "a", "deprecated": true, "appVersion": 7}),
+            json!({"urls": [1.10], "version": "1.1", "name": "a", "deprecated": true, "digest": 7}),
             Form::Yaml,
             // Not a mistake: `1.10` without quotes is a number.
             Ok(&format!(
-                "{{\"name\": \"a\",\"version\": \"1.1\",\"apiVersion\": \"v1\",\"appVersion\": \"7\",\"deprecated\": true,\
-                 \"urls\": [\"u\"],\"created\": \"{zero}\"}}"
+                "{{\"name\": \"a\",\"version\": \"1.1\",\"apiVersion\": \"v1\",\"deprecated\": true,\
+                 \"urls\": [\"1.1\"],\"created\": \"{zero}\",\"digest\": \"7\"}}"
             )),
         );
         check(
@@ -550,6 +554,7 @@ mod tests {
         check(json!({"name": "a", "nmae": "b"}), Form::Yaml, Err("json: unknown field \"nmae\""));
         check(json!({"name": "a", "nmae": "b"}), Form::Json, Ok("invalid"));
         check(json!({"version": 1}), Form::Json, Err("json: cannot unmarshal number into field version"));
+        check(json!({"version": 1}), Form::Yaml, Err("json: cannot unmarshal number into field version"));
         check(json!("a"), Form::Yaml, Err("json: cannot unmarshal string into field entries"));
         assert!(written(json!({"created": "yesterday"}), Form::Yaml).is_err());
     }

@@ -1,9 +1,12 @@
-//! Git checkouts against the real `git http-backend`.
+//! Git checkouts against the real `git http-backend` and `sshd`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "failing is what tests do")]
 
 mod bases;
 mod server;
+mod ssh;
+mod submodules;
 mod tls;
+mod verify;
 
 use std::time::Duration;
 
@@ -25,6 +28,8 @@ struct Client {
     url: String,
     credentials: Credentials,
     timeout: Duration,
+    with_tag: bool,
+    with_submodules: bool,
 }
 
 impl Client {
@@ -40,6 +45,8 @@ impl Client {
             url: url.to_owned(),
             credentials: Credentials::default(),
             timeout: Duration::from_mins(2),
+            with_tag: false,
+            with_submodules: false,
         }
     }
 
@@ -63,6 +70,8 @@ impl Client {
                 credentials: self.credentials.clone(),
                 target: Target::new(&wanted)?,
                 known_revision: known.map(str::to_owned),
+                with_tag: self.with_tag,
+                with_submodules: self.with_submodules,
                 timeout: self.timeout,
             })
             .await
