@@ -50,9 +50,13 @@ ensure_cargo_deny() {
   cargo install --quiet --locked --root "$WEIR_CACHE/tools" --version "$version" cargo-deny
 }
 
-# The SSH server that tests of Git over SSH start; without it they say that they are skipped.
-ensure_ssh_server() {
-  [ -x /usr/sbin/sshd ] || install_packages openssh-server
+# What tests of Git start and sign with: an SSH server, ssh-keygen, GnuPG. Those without say that they are skipped.
+ensure_git_test_tools() {
+  local missing=()
+  [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+  command -v ssh-keygen >/dev/null || missing+=(openssh-client)
+  command -v gpg >/dev/null && command -v gpg-agent >/dev/null || missing+=(gnupg)
+  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
 
 # What the real API server for tests and the Git server of the scenarios need.

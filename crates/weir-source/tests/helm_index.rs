@@ -1,5 +1,4 @@
 //! Indexes as Helm's libraries read and write them: recorded by `hack/record/helm-index`.
-#![expect(clippy::unwrap_used, reason = "failing is what tests do")]
 
 use std::path::Path;
 

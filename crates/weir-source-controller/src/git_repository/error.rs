@@ -260,8 +260,10 @@ impl SourceError for Error {
             | Self::NoTagReference
             | Self::UnsignedTag(_)
             | Self::TagSignature { .. }
-            | Self::CommitSignature { .. } => None,
-            Self::Publish(_) | Self::Check(_) | Self::GarbageCollection(_) => None,
+            | Self::CommitSignature { .. }
+            | Self::Publish(_)
+            | Self::Check(_)
+            | Self::GarbageCollection(_) => None,
         }
     }
 

@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_version(spec: serde_json::Value, revision: &str, expected: &str) {
-        let object = object(&spec, &json!({}));
+    fn check_version(spec: &serde_json::Value, revision: &str, expected: &str) {
+        let object = object(spec, &json!({}));
         let metadata = match object.spec.source_ref.kind {
             ChartSourceKind::HelmRepository => remote_metadata(&object),
             _ => local_metadata(&object, revision),
@@ -196,22 +196,22 @@ mod tests {
     fn versions_carry_what_they_were_made_from() {
         let commit = "main@sha1:0123456789abcdef0123456789abcdef01234567";
         let revision = json!({"reconcileStrategy": "Revision"});
-        check_version(json!({}), commit, "v1.2.3+old");
-        check_version(revision.clone(), commit, "1.2.3+0123456789ab");
-        check_version(json!({"valuesFiles": ["values.yaml"]}), commit, "v1.2.3+old");
-        check_version(json!({"valuesFiles": ["./values.yaml"]}), commit, "v1.2.3+old");
-        check_version(json!({"valuesFiles": ["a.yaml"]}), commit, "1.2.3+3");
+        check_version(&json!({}), commit, "v1.2.3+old");
+        check_version(&revision, commit, "1.2.3+0123456789ab");
+        check_version(&json!({"valuesFiles": ["values.yaml"]}), commit, "v1.2.3+old");
+        check_version(&json!({"valuesFiles": ["./values.yaml"]}), commit, "v1.2.3+old");
+        check_version(&json!({"valuesFiles": ["a.yaml"]}), commit, "1.2.3+3");
         check_version(
-            json!({"valuesFiles": ["a.yaml"], "reconcileStrategy": "Revision"}),
+            &json!({"valuesFiles": ["a.yaml"], "reconcileStrategy": "Revision"}),
             commit,
             "1.2.3+0123456789ab.3",
         );
         let mut bucket = revision;
         bucket["sourceRef"] = json!({"kind": "Bucket", "name": "b"});
-        check_version(bucket, "sha256:fedcba9876543210", "1.2.3+fedcba987654");
+        check_version(&bucket, "sha256:fedcba9876543210", "1.2.3+fedcba987654");
         let mut helm = json!({"valuesFiles": ["a.yaml"]});
         helm["sourceRef"] = json!({"kind": "HelmRepository", "name": "b"});
-        check_version(helm, "sha256:fedcba9876543210", "1.2.3+3");
+        check_version(&helm, "sha256:fedcba9876543210", "1.2.3+3");
         let error = version("strange", "3").unwrap_err();
         assert_eq!(
             weir_base::error::chain(&error),

@@ -25,7 +25,7 @@ mod tests {
 
     use super::*;
 
-    fn object(spec: serde_json::Value) -> HelmRepository {
+    fn object(spec: &serde_json::Value) -> HelmRepository {
         serde_json::from_value(json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmRepository",
             "metadata": {"name": "r", "namespace": "apps"}, "spec": spec,
@@ -35,10 +35,10 @@ mod tests {
 
     #[test]
     fn urls() {
-        let normal = |url| url_of(url).map_err(|error| weir_base::error::chain(&error));
         fn url_of(text: &str) -> Result<String, Error> {
-            url(&object(json!({"url": text})))
+            url(&object(&json!({"url": text})))
         }
+        let normal = |url| url_of(url).map_err(|error| weir_base::error::chain(&error));
         assert_eq!(normal("https://example.com/charts").as_deref(), Ok("https://example.com/charts/"));
         assert_eq!(
             normal("oci://example.com/charts").unwrap_err(),
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn types() {
-        assert!(is_oci(&object(json!({"url": "oci://example.com", "type": "oci"}))));
-        assert!(!is_oci(&object(json!({"url": "https://example.com", "type": "default"}))));
-        assert!(!is_oci(&object(json!({"url": "https://example.com"}))));
+        assert!(is_oci(&object(&json!({"url": "oci://example.com", "type": "oci"}))));
+        assert!(!is_oci(&object(&json!({"url": "https://example.com", "type": "default"}))));
+        assert!(!is_oci(&object(&json!({"url": "https://example.com"}))));
     }
 }

@@ -374,7 +374,7 @@ fn tag_of(target: &Target, listed: &[Listed], chosen: &Chosen) -> Option<(String
         Target::Tag(tag) => tag.clone(),
         Target::Semver { .. } => chosen.label.clone()?,
         Target::Name(name) => name.strip_prefix("refs/tags/")?.trim_end_matches("^{}").to_owned(),
-        Target::Branch(_) | Target::Commit { .. } => return None,
+        Target::Branch(_) | Target::Any(_) | Target::Commit { .. } => return None,
     };
     let full = format!("refs/tags/{name}");
     listed.iter().find(|one| one.name == full).map(|one| (name, one.tag))

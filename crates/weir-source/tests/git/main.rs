@@ -8,6 +8,7 @@ mod submodules;
 mod tls;
 mod verify;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -20,6 +21,22 @@ use weir_source::git::{
 };
 
 use server::{Behaviour, Server};
+
+/// Says on the terminal that a test does not run, which captured output would hide.
+fn skipped(missing: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing} is not installed");
+}
+
+/// Whether a program can be started; says so if not.
+fn is_installed(program: &str) -> bool {
+    let there = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        skipped(program);
+    }
+    there
+}
 
 /// A client with an own cache, and requests for one repository.
 struct Client {

@@ -11,7 +11,7 @@ use weir_base::redact::Secret;
 use weir_source::git::{IdentityError, KnownHosts, Outcome, SshAlgorithms, SshCredentials};
 
 use crate::server::{Repository, Server};
-use crate::{Client, MAIN, files, names};
+use crate::{Client, MAIN, files, is_installed, names, skipped};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
@@ -19,7 +19,7 @@ const SSHD: &str = "/usr/sbin/sshd";
 fn available() -> bool {
     let there = Path::new(SSHD).exists();
     if !there {
-        println!("skipped: {SSHD} is not installed");
+        skipped(SSHD);
     }
     there
 }
@@ -318,7 +318,7 @@ async fn a_server_that_says_nothing_is_given_up() {
     assert!(error.ends_with("ssh: no private key is given"), "{error}");
     let directory = TempDir::new().unwrap();
     let key = directory.path().join("key");
-    if Command::new("ssh-keygen").arg("-?").output().is_ok() {
+    if is_installed("ssh-keygen") {
         generate(&key, "ed25519", "", &[]);
         let ssh = SshCredentials::new(&Secret::new(text(&key)), None, KnownHosts::default()).unwrap();
         client.credentials.ssh = Some(ssh);

@@ -7,16 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 use weir_source::git::{Signed, SigningKeys};
 
-use crate::Client;
 use crate::server::{Repository, Server};
-
-fn available(program: &str) -> bool {
-    let there = Command::new(program).arg("--version").output().is_ok();
-    if !there {
-        println!("skipped: {program} is not installed");
-    }
-    there
-}
+use crate::{Client, is_installed};
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -100,7 +92,7 @@ fn keys(entries: &[(&str, &str)]) -> SigningKeys {
 
 #[tokio::test]
 async fn commits_and_tags_signed_with_gpg() {
-    if !available("gpg") {
+    if !is_installed("gpg") {
         return;
     }
     let server = Server::start().await;
@@ -150,7 +142,7 @@ async fn commits_and_tags_signed_with_gpg() {
 
 #[tokio::test]
 async fn commits_signed_with_ssh_keys() {
-    if !available("ssh-keygen") && Command::new("ssh-keygen").arg("-?").output().is_err() {
+    if !is_installed("ssh-keygen") {
         return;
     }
     let server = Server::start().await;
