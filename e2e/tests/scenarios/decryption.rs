@@ -41,11 +41,17 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: web, image: web}]}
 ";
+    // A line that a shell would export is no key of a Secret.
+    let environment: Vec<&str> = encrypted!("dotenv-regex/encrypted.dotenv")
+        .lines()
+        .filter(|line| !line.starts_with("export "))
+        .collect();
+    let environment = environment.join("\n") + "\n";
     [
         ("app/kustomization.yaml", kustomization),
         ("app/secret.yaml", encrypted!("yaml-encrypted-regex/encrypted.yaml")),
         ("app/web.yaml", web),
-        ("app/.env", encrypted!("dotenv-regex/encrypted.dotenv")),
+        ("app/.env", environment.as_str()),
         ("app/pgp.env", encrypted!("key-pgp-dotenv/encrypted.dotenv")),
         ("app/token.encrypted", encrypted!("binary-text/encrypted.binary")),
         ("app/docker.json", encrypted!("json-dockerconfig/encrypted.json")),
