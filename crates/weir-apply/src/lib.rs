@@ -19,6 +19,7 @@ pub mod expression;
 pub mod health;
 pub mod ignore;
 pub mod inventory;
+pub mod kubeconfig;
 pub mod kubernetes;
 pub mod managers;
 pub mod mask;

@@ -35,6 +35,17 @@ impl ObjectRef {
         }
     }
 
+    /// A reference to an object of the core group, version `v1`.
+    pub fn core(kind: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     /// `group/version`, or `version` in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }

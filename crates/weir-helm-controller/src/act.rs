@@ -1,6 +1,5 @@
 //! Runs one action on a release and tells what it left on record.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,14 +21,14 @@ use weir_helm::action::{
 };
 use weir_helm::capabilities::{Capabilities, KubeVersion};
 use weir_helm::chart::Chart;
-use weir_helm::content::Content;
-use weir_helm::manifest::{self, Order, SplitRule};
+use weir_helm::content::{self, Content, ContentOptions};
+use weir_helm::dependencies;
+use weir_helm::manifest::SplitRule;
 use weir_helm::postrender::post_render;
 use weir_helm::release::{Record, Status};
 use weir_helm::render::{self, ReleaseInfo, RenderInput};
 use weir_helm::storage::Storage;
-use weir_helm::values::{self, Mode, Table};
-use weir_helm::{dependencies, schema};
+use weir_helm::values::Table;
 
 use crate::settings::Settings;
 use crate::{post_render as changes, spec};
@@ -134,8 +133,8 @@ impl Work {
         })
     }
 
-    /// Upgrades to the chart.
-    pub async fn upgrade(&self, chart: &Chart, given: &Table) -> Outcome {
+    /// Upgrades to the chart; `last` is the last revision on record.
+    pub async fn upgrade(&self, chart: &Chart, given: &Table, last: Option<&Record>) -> Outcome {
         let object = &self.object;
         let upgrade_spec = object.spec.upgrade.clone().unwrap_or_default();
         let common = spec::upgrade(object, &self.settings.gates);
@@ -151,11 +150,9 @@ impl Work {
             disable_hooks: common.disable_hooks,
         };
         let policy = spec::crd_policy(upgrade_spec.crds);
+        let by_server = server_side.unwrap_or_else(|| last.is_some_and(Record::is_server_side));
         let make = self.content(upgrade_spec.disable_schema_validation);
         act!(self, common, context => {
-            let last = context.storage.last().await?;
-            let by_server =
-                server_side.unwrap_or_else(|| last.is_some_and(|last| last.apply_method == "ssa"));
             self.crds(&context, chart, given, policy, by_server).await?;
             upgrade(&context, options, chart.clone(), given.clone(), &make).await.map(|_| ())
         })
@@ -239,7 +236,7 @@ impl Work {
         move |info, chart, given| {
             let (object, cluster, clock) = (Arc::clone(&object), Arc::clone(&cluster), Arc::clone(&clock));
             let strategy = changes::strategy(spec::post_render_strategy(&object, &gates));
-            let dns = gates.on("AllowDNSLookups");
+            let dns = gates.enabled("AllowDNSLookups");
             async move {
                 let facts = cluster.facts().await.map_err(|error| {
                     ContentFailed(format!("could not get server version from Kubernetes: {error}"))
@@ -262,8 +259,9 @@ impl Work {
                         limits: Limits::default(),
                     };
                     let mut run = |text: &str| changes::run(&object, text);
-                    make(chart, &given, input, skip_schema, &mut |files| {
-                        post_render(files, strategy, SplitRule::default(), &mut run)
+                    let options = ContentOptions { skip_schema, ..ContentOptions::default() };
+                    content::make_changed(chart, &given, input, &options, |files| {
+                        post_render(&files, strategy, SplitRule::default(), &mut run)
                             .map_err(|error| ContentFailed(error.to_string()))
                     })
                 });
@@ -272,31 +270,6 @@ impl Work {
             .boxed()
         }
     }
-}
-
-type Files = BTreeMap<String, String>;
-
-fn make(
-    mut chart: Chart,
-    given: &Table,
-    input: RenderInput<'_>,
-    skip_schema: bool,
-    change: &mut dyn FnMut(&Files) -> Result<Files, ContentFailed>,
-) -> Result<Content, ContentFailed> {
-    fn failed(error: impl std::fmt::Display) -> ContentFailed {
-        ContentFailed(error.to_string())
-    }
-    dependencies::process(&mut chart, given).map_err(failed)?;
-    let values = values::coalesce(&chart, given, Mode::Coalesce).map_err(failed)?;
-    if !skip_schema {
-        schema::validate(&chart, &values, None).map_err(failed)?;
-    }
-    let mut rendered = render::render(&chart, &values, input).map_err(failed)?;
-    let notes = render::take_notes(&chart, &mut rendered);
-    let rendered = change(&rendered)?;
-    let sorted = manifest::sort(&rendered, SplitRule::default(), Order::Install).map_err(failed)?;
-    let manifest = manifest::text(&sorted.manifests);
-    Ok(Content { chart, values, sorted, manifest, notes })
 }
 
 /// What templates may ask of the world.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value as Json;
 use weir_api::helm::HelmRelease;
 use weir_api::reference::SecretKeyReference;
 use weir_apply::cluster::Cluster;
+use weir_apply::kubeconfig::{Allowed, connect};
 use weir_apply::kubernetes::KubernetesCluster;
 use weir_apply::object::ObjectRef;
 use weir_apply::write::WriteCluster;
@@ -60,16 +60,13 @@ impl KubernetesClusters {
     ) -> Result<KubernetesCluster, ClientError> {
         let full_name = format!("{namespace}/{}", reference.name);
         let text = kubeconfig_text(&*self.local, namespace, reference).await?;
-        let invalid = |error: &dyn std::error::Error| {
-            ClientError::Other(format!("could not load KubeConfig from secret '{full_name}': {error}"))
+        let allowed = Allowed {
+            commands: self.settings.insecure_kubeconfig_exec,
+            unverified: self.settings.insecure_kubeconfig_tls,
         };
-        let mut kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| invalid(&error))?;
-        sanitise(&mut kubeconfig, &self.settings);
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|error| invalid(&error))?;
-        let client = kube::Client::try_from(config).map_err(|error| invalid(&error))?;
-        Ok(KubernetesCluster::new(client))
+        connect(&text, allowed).await.map_err(|error| {
+            ClientError::Other(format!("could not load KubeConfig from secret '{full_name}': {error}"))
+        })
     }
 }
 
@@ -100,17 +97,6 @@ impl Clusters for KubernetesClusters {
     }
 }
 
-/// A reference to an object of the core group.
-pub fn core_object(kind: &str, namespace: &str, name: &str) -> ObjectRef {
-    ObjectRef {
-        group: String::new(),
-        version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
-}
-
 async fn kubeconfig_text(
     local: &dyn Cluster,
     namespace: &str,
@@ -118,7 +104,7 @@ async fn kubeconfig_text(
 ) -> Result<String, ClientError> {
     let full_name = format!("{namespace}/{}", reference.name);
     let unreadable = |error: &str| format!("could not get KubeConfig secret '{full_name}': {error}");
-    let secret = match local.get(&core_object("Secret", namespace, &reference.name)).await {
+    let secret = match local.get(&ObjectRef::core("Secret", namespace, &reference.name)).await {
         Ok(Some(secret)) => secret,
         Ok(None) => {
             let error = format!("secrets \"{}\" not found", reference.name);
@@ -140,30 +126,4 @@ async fn kubeconfig_text(
             .ok_or_else(|| missing("'value' or 'value.yaml'".to_owned()))?,
     };
     String::from_utf8(bytes).map_err(|_| ClientError::Other(unreadable("the kubeconfig is not UTF-8")))
-}
-
-/// Drops what a kubeconfig from a Secret may not use: files of this machine, commands, other
-/// identities, and connections that are not verified.
-fn sanitise(kubeconfig: &mut Kubeconfig, settings: &Settings) {
-    for named in &mut kubeconfig.clusters {
-        if let Some(cluster) = &mut named.cluster {
-            cluster.certificate_authority = None;
-            if !settings.insecure_kubeconfig_tls {
-                cluster.insecure_skip_tls_verify = None;
-            }
-        }
-    }
-    for named in &mut kubeconfig.auth_infos {
-        if let Some(user) = &mut named.auth_info {
-            user.client_certificate = None;
-            user.client_key = None;
-            user.token_file = None;
-            user.auth_provider = None;
-            user.impersonate = None;
-            user.impersonate_groups = None;
-            if !settings.insecure_kubeconfig_exec {
-                user.exec = None;
-            }
-        }
-    }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use weir_api::helm::HelmRelease;
 use weir_api::names::condition as types;
 use weir_apply::health::CustomChecks;
+use weir_apply::object::ObjectRef;
 use weir_apply::write::WriteCluster;
 use weir_helm::action::ActionError;
 use weir_runtime::Severity;
 
-use crate::clusters::{ClientError, core_object};
+use crate::clusters::ClientError;
 use crate::error::Error;
 use crate::history::{self, Actions};
 use crate::reconcile::{HelmReleaseReconciler, Progress, clear_failures, latest, subject_of, with_log};
@@ -56,7 +57,7 @@ async fn cluster(
     let account = spec::service_account(object, &reconciler.settings.default_service_account);
     if object.spec.kube_config.is_none() && !account.is_empty() {
         let local = reconciler.clusters.local();
-        let reference = core_object("ServiceAccount", spec::namespace(object), account);
+        let reference = ObjectRef::core("ServiceAccount", spec::namespace(object), account);
         match local.get(&reference).await {
             Ok(Some(_)) => {}
             Ok(None) => {

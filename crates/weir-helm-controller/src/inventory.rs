@@ -4,7 +4,7 @@ use weir_api::common::{InventoryEntry, ResourceInventory};
 use weir_apply::cluster::Cluster;
 use weir_apply::inventory::Inventory;
 use weir_apply::object::{self, ObjectRef};
-use weir_helm::action::read_manifest;
+use weir_helm::action::{definitions, read_manifest};
 use weir_helm::chart::Chart;
 use weir_helm::release::Record;
 
@@ -23,14 +23,10 @@ pub(crate) async fn entries(
             inventory.add(&ObjectRef::of(&item));
         }
     }
-    for file in chart.map(Chart::crds).unwrap_or_default() {
-        let documents =
-            weir_manifest::read_documents(&file.data, &file.name).map_err(|error| error.to_string())?;
-        for document in documents {
-            let reference = ObjectRef::of(&document);
-            if reference.is_kind("apiextensions.k8s.io", "CustomResourceDefinition") {
-                inventory.add(&reference);
-            }
+    if let Some(chart) = chart {
+        let (definitions, _) = definitions(chart).map_err(|error| error.to_string())?;
+        for definition in &definitions {
+            inventory.add(&ObjectRef::of(definition));
         }
     }
     let entries = inventory.entries().into_iter();

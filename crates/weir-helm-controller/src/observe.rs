@@ -18,7 +18,6 @@ use weir_apply::object::ObjectRef;
 use weir_runtime::{ObjectKey, Store};
 
 use crate::chart::{Source, SourceKind, SourceName};
-use crate::clusters::core_object;
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::spec;
@@ -63,7 +62,7 @@ pub async fn check_dependencies(
     settings: &Settings,
     object: &HelmRelease,
 ) -> Result<(), Error> {
-    let additive = settings.gates.on("AdditiveCELDependencyCheck");
+    let additive = settings.gates.enabled("AdditiveCELDependencyCheck");
     let waiting = |message: String| Error::Dependency { message, retry: settings.requeue_dependency };
     for (reference, key) in object.spec.depends_on.iter().zip(dependency_keys(object)) {
         let found = match stores.releases.get(&key) {
@@ -146,7 +145,7 @@ pub async fn source(
             name.name
         )));
     }
-    let live = settings.gates.on("DirectSourceFetch");
+    let live = settings.gates.enabled("DirectSourceFetch");
     let result = match name.kind {
         SourceKind::HelmChart => find(&stores.charts, local, name, live, |found| {
             Source::of(found, found.status.as_ref().and_then(|status| status.artifact.as_ref()))
@@ -210,7 +209,7 @@ pub async fn references(
         let live = match read.entry(slot) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                let live = local.get(&core_object(kind, namespace, &reference.name)).await;
+                let live = local.get(&ObjectRef::core(kind, namespace, &reference.name)).await;
                 unknown.insert(live.map_err(|error| Error::Values(error.to_string()))?)
             }
         };

@@ -1,6 +1,5 @@
 //! Flags and feature gates.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
@@ -107,30 +106,7 @@ pub struct Settings {
     /// Whether kubeconfigs may skip TLS verification.
     pub insecure_kubeconfig_tls: bool,
     /// The feature gates.
-    pub gates: Gates,
-}
-
-/// The feature gates, by name.
-#[derive(Debug, Clone)]
-pub struct Gates(BTreeMap<&'static str, bool>);
-
-impl Gates {
-    /// The gates as parsed.
-    pub fn new(gates: &FeatureGates) -> Self {
-        Self(gates.iter().collect())
-    }
-
-    /// The defaults, with some set otherwise.
-    pub fn with(changed: &[(&'static str, bool)]) -> Self {
-        let mut gates: BTreeMap<&'static str, bool> = PROGRAM.feature_gates.iter().copied().collect();
-        gates.extend(changed.iter().copied());
-        Self(gates)
-    }
-
-    /// Whether a gate is on.
-    pub fn on(&self, gate: &str) -> bool {
-        self.0.get(gate).copied().unwrap_or(false)
-    }
+    pub gates: FeatureGates,
 }
 
 /// A combination of flags that cannot work.
@@ -151,9 +127,9 @@ impl Settings {
     ///
     /// # Errors
     /// A combination of flags that cannot work.
-    pub fn new(flags: &Flags, gates: Gates) -> Result<Self, InvalidFlags> {
+    pub fn new(flags: &Flags, gates: FeatureGates) -> Result<Self, InvalidFlags> {
         if !flags.remote.default_kubeconfig_service_account.is_empty()
-            && !gates.on("ObjectLevelWorkloadIdentity")
+            && !gates.enabled("ObjectLevelWorkloadIdentity")
         {
             return Err(InvalidFlags::NoObjectLevelIdentity);
         }
@@ -181,7 +157,7 @@ mod tests {
         let arguments = std::iter::once("helm-controller").chain(arguments.iter().copied());
         let flags: Flags = flags::try_parse(&PROGRAM, arguments).unwrap();
         let gates = FeatureGates::parse(PROGRAM.feature_gates, &flags.common.feature_gates).unwrap();
-        Settings::new(&flags, Gates::new(&gates))
+        Settings::new(&flags, gates)
     }
 
     #[test]
@@ -189,7 +165,10 @@ mod tests {
         let settings = settings(&[]).unwrap();
         assert_eq!(settings.requeue_dependency, Duration::from_secs(30));
         assert_eq!(settings.digest_algorithm, Algorithm::Sha256);
-        assert!(!settings.gates.on("ExternalArtifact") && settings.gates.on("EventDrivenReconciliation"));
+        assert!(
+            !settings.gates.enabled("ExternalArtifact")
+                && settings.gates.enabled("EventDrivenReconciliation")
+        );
     }
 
     #[test]
@@ -208,7 +187,7 @@ mod tests {
         ]);
         let settings = settings.unwrap();
         assert_eq!(settings.digest_algorithm, Algorithm::Blake3);
-        assert!(settings.no_cross_namespace_refs && settings.gates.on("AllowDNSLookups"));
+        assert!(settings.no_cross_namespace_refs && settings.gates.enabled("AllowDNSLookups"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the fields of a HelmRelease mean, with their defaults. Pure.
 
 use std::time::Duration;
+use weir_runtime::FeatureGates;
 
 use sha1::Digest as _;
 use weir_api::helm::{
@@ -11,8 +12,6 @@ use weir_api::helm::{
 use weir_api::{FluxObject as _, GoDuration};
 use weir_apply::write::Propagation;
 use weir_helm::action::{CrdPolicy, TestFilter, WaitStrategy};
-
-use crate::settings::Gates;
 
 const TIMEOUT: Duration = Duration::from_mins(5);
 const RETRY_INTERVAL: Duration = Duration::from_mins(5);
@@ -88,7 +87,12 @@ pub struct Common {
     pub disable_hooks: bool,
 }
 
-fn common(object: &HelmRelease, gates: &Gates, timeout: Option<GoDuration>, disable: [bool; 3]) -> Common {
+fn common(
+    object: &HelmRelease,
+    gates: &FeatureGates,
+    timeout: Option<GoDuration>,
+    disable: [bool; 3],
+) -> Common {
     let [disable_wait, disable_wait_for_jobs, disable_hooks] = disable;
     Common {
         timeout: timeout.map_or_else(|| self::timeout(object), GoDuration::to_std),
@@ -98,44 +102,44 @@ fn common(object: &HelmRelease, gates: &Gates, timeout: Option<GoDuration>, disa
     }
 }
 
-fn wait_strategy(object: &HelmRelease, gates: &Gates) -> WaitStrategy {
+fn wait_strategy(object: &HelmRelease, gates: &FeatureGates) -> WaitStrategy {
     match object.spec.wait_strategy.as_ref().map(|strategy| strategy.name) {
         Some(WaitStrategyName::Legacy) => WaitStrategy::Legacy,
-        None if gates.on("UseHelm3Defaults") => WaitStrategy::Legacy,
+        None if gates.enabled("UseHelm3Defaults") => WaitStrategy::Legacy,
         Some(WaitStrategyName::Poller) | None => WaitStrategy::Status,
     }
 }
 
 /// Common options of an installation.
-pub fn install(object: &HelmRelease, gates: &Gates) -> Common {
+pub fn install(object: &HelmRelease, gates: &FeatureGates) -> Common {
     let install = object.spec.install.clone().unwrap_or_default();
     let disable = [install.disable_wait, install.disable_wait_for_jobs, install.disable_hooks];
     common(object, gates, install.timeout, disable)
 }
 
 /// Common options of an upgrade.
-pub fn upgrade(object: &HelmRelease, gates: &Gates) -> Common {
+pub fn upgrade(object: &HelmRelease, gates: &FeatureGates) -> Common {
     let upgrade = object.spec.upgrade.clone().unwrap_or_default();
     let disable = [upgrade.disable_wait, upgrade.disable_wait_for_jobs, upgrade.disable_hooks];
     common(object, gates, upgrade.timeout, disable)
 }
 
 /// Common options of a rollback.
-pub fn rollback(object: &HelmRelease, gates: &Gates) -> Common {
+pub fn rollback(object: &HelmRelease, gates: &FeatureGates) -> Common {
     let rollback = object.spec.rollback.clone().unwrap_or_default();
     let disable = [rollback.disable_wait, rollback.disable_wait_for_jobs, rollback.disable_hooks];
     common(object, gates, rollback.timeout, disable)
 }
 
 /// Common options of a test.
-pub fn test(object: &HelmRelease, gates: &Gates) -> Common {
+pub fn test(object: &HelmRelease, gates: &FeatureGates) -> Common {
     let timeout = object.spec.test.as_ref().and_then(|test| test.timeout);
     let common = common(object, gates, timeout, [false; 3]);
     Common { wait: WaitStrategy::Status, ..common }
 }
 
 /// Common options of an uninstallation.
-pub fn uninstall(object: &HelmRelease, gates: &Gates) -> Common {
+pub fn uninstall(object: &HelmRelease, gates: &FeatureGates) -> Common {
     let uninstall = object.spec.uninstall.as_ref();
     let disable_wait = uninstall.is_some_and(|uninstall| uninstall.disable_wait);
     let disable_hooks = uninstall.is_some_and(|uninstall| uninstall.disable_hooks);
@@ -162,9 +166,9 @@ pub fn crd_policy(policy: Option<CrdsPolicy>) -> CrdPolicy {
 }
 
 /// Whether an installation is by server-side apply.
-pub fn install_is_server_side(object: &HelmRelease, gates: &Gates) -> bool {
+pub fn install_is_server_side(object: &HelmRelease, gates: &FeatureGates) -> bool {
     let given = object.spec.install.as_ref().and_then(|install| install.server_side_apply);
-    given.unwrap_or(!gates.on("UseHelm3Defaults"))
+    given.unwrap_or(!gates.enabled("UseHelm3Defaults"))
 }
 
 /// Whether a change is by server-side apply; `None` for as before.
@@ -177,8 +181,8 @@ pub fn server_side(mode: Option<ServerSideApplyMode>) -> Option<bool> {
 }
 
 /// How post-renderers see hooks.
-pub fn post_render_strategy(object: &HelmRelease, gates: &Gates) -> PostRenderStrategy {
-    object.spec.post_render_strategy.unwrap_or(if gates.on("UseHelm3Defaults") {
+pub fn post_render_strategy(object: &HelmRelease, gates: &FeatureGates) -> PostRenderStrategy {
+    object.spec.post_render_strategy.unwrap_or(if gates.enabled("UseHelm3Defaults") {
         PostRenderStrategy::Nohooks
     } else {
         PostRenderStrategy::Combined
@@ -290,8 +294,8 @@ pub fn active_remediation(object: &HelmRelease) -> Option<Remediation> {
 }
 
 /// The pause between attempts if failures are only retried, after the last action.
-pub fn active_retry(object: &HelmRelease, gates: Option<&Gates>) -> Option<Duration> {
-    let by_default = gates.is_some_and(|gates| gates.on("DefaultToRetryOnFailure"));
+pub fn active_retry(object: &HelmRelease, gates: Option<&FeatureGates>) -> Option<Duration> {
+    let by_default = gates.is_some_and(|gates| gates.enabled("DefaultToRetryOnFailure"));
     let (name, interval) = match object.status.as_ref()?.last_attempted_release_action? {
         ReleaseAction::Install => {
             let strategy = object.spec.install.as_ref().and_then(|install| install.strategy.as_ref());
@@ -323,6 +327,7 @@ pub fn is_observed(object: &HelmRelease) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::PROGRAM;
 
     fn release(spec: serde_json::Value) -> HelmRelease {
         let mut spec = spec;
@@ -386,7 +391,7 @@ mod tests {
         let mut plain = release(serde_json::json!({}));
         plain.status.get_or_insert_default().last_attempted_release_action = Some(ReleaseAction::Install);
         assert_eq!(active_retry(&plain, None), None);
-        let gates = Gates::with(&[("DefaultToRetryOnFailure", true)]);
+        let gates = FeatureGates::with(PROGRAM.feature_gates, &[("DefaultToRetryOnFailure", true)]);
         assert_eq!(active_retry(&plain, Some(&gates)), Some(RETRY_INTERVAL));
     }
 
@@ -395,8 +400,11 @@ mod tests {
         let object = release(serde_json::json!({}));
         assert_eq!(crd_policy(None), CrdPolicy::Create);
         assert_eq!(server_side(None), None);
-        assert!(install_is_server_side(&object, &Gates::with(&[])));
-        assert!(!install_is_server_side(&object, &Gates::with(&[("UseHelm3Defaults", true)])));
+        assert!(install_is_server_side(&object, &FeatureGates::with(PROGRAM.feature_gates, &[])));
+        assert!(!install_is_server_side(
+            &object,
+            &FeatureGates::with(PROGRAM.feature_gates, &[("UseHelm3Defaults", true)])
+        ));
         assert_eq!(history_max(&object), 5);
         assert!(reinstalls_on_chart_name(&object));
     }

@@ -5,8 +5,8 @@ use weir_api::helm::{DriftDetectionMode, HelmRelease, ReleaseSnapshot, Remediati
 use weir_helm::metadata::Metadata;
 use weir_helm::release::{Record, Status};
 
-use crate::settings::Gates;
 use crate::{digest, history, spec};
+use weir_runtime::FeatureGates;
 
 /// The state of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct UnknownState(&'static str);
 /// A record in a status that is never left behind.
 pub fn determine(
     object: &HelmRelease,
-    gates: &Gates,
+    gates: &FeatureGates,
     last: Option<&Record>,
     chart: &Metadata,
     values: &Map<String, Json>,
@@ -72,7 +72,7 @@ pub fn determine(
 
 fn deployed(
     object: &HelmRelease,
-    gates: &Gates,
+    gates: &FeatureGates,
     latest: &ReleaseSnapshot,
     last: &Record,
     chart: &Metadata,
@@ -146,7 +146,7 @@ pub enum Next {
 /// Decides what to do; `has_record` tells whether a revision is on record and of its snapshot.
 pub fn next(
     object: &HelmRelease,
-    gates: &Gates,
+    gates: &FeatureGates,
     state: &State,
     forced: bool,
     has_record: impl Fn(&ReleaseSnapshot) -> bool,
@@ -170,13 +170,13 @@ pub fn next(
 }
 
 /// Whether failures are counted and remedied, not only retried.
-fn is_remedied(object: &HelmRelease, gates: &Gates) -> bool {
+fn is_remedied(object: &HelmRelease, gates: &FeatureGates) -> bool {
     spec::active_retry(object, Some(gates)).is_none()
 }
 
 fn after_failure(
     object: &HelmRelease,
-    gates: &Gates,
+    gates: &FeatureGates,
     forced: bool,
     has_record: impl Fn(&ReleaseSnapshot) -> bool,
 ) -> Next {

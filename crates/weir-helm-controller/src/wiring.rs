@@ -1,7 +1,6 @@
 //! Connects watches, controllers and the outside world.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use weir_api::helm::HelmRelease;
@@ -14,7 +13,7 @@ use crate::chart;
 use crate::clusters::KubernetesClusters;
 use crate::observe::{self, Stores};
 use crate::reconcile::{HelmReleaseReconciler, LoadedCharts};
-use crate::settings::{Flags, Gates, Settings};
+use crate::settings::{Flags, Settings};
 use crate::spec;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -24,13 +23,13 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 /// Flags that cannot work together, or a machine without usable TLS.
 pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
-    let settings = Settings::new(flags, Gates::new(&runtime.settings().gates))?;
+    let settings = Settings::new(flags, runtime.settings().gates.clone())?;
     let releases: Store<HelmRelease> = runtime.watch_primary();
     let stores = Stores {
         releases: releases.clone(),
         charts: runtime.watch(),
         oci: runtime.watch(),
-        external: settings.gates.on("ExternalArtifact").then(|| runtime.watch()),
+        external: settings.gates.enabled("ExternalArtifact").then(|| runtime.watch()),
     };
     let charts = Fetcher::new(FetchOptions {
         retries: flags.http_retry,
@@ -39,8 +38,8 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
             .filter(|host| !host.is_empty()),
         ..FetchOptions::default()
     })?;
-    let watch_configs = !settings.gates.on("DisableConfigWatchers");
-    let event_driven = settings.gates.on("EventDrivenReconciliation");
+    let watch_configs = !settings.gates.enabled("DisableConfigWatchers");
+    let event_driven = settings.gates.enabled("EventDrivenReconciliation");
     let reconciler = HelmReleaseReconciler {
         stores: stores.clone(),
         clusters: Arc::new(KubernetesClusters::new(runtime.client(), settings.clone())),
@@ -73,7 +72,6 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     if event_driven {
         mapper.follow_dependencies();
     }
-    let _: Duration = flags.http_timeout;
     Ok(())
 }
 

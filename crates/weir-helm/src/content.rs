@@ -1,5 +1,7 @@
 //! The content of a release: from a chart and the given values to manifests, hooks and notes.
 
+use std::collections::BTreeMap;
+
 use crate::chart::Chart;
 use crate::dependencies;
 use crate::manifest::{self, ManifestError, Order, Sorted, SplitRule};
@@ -51,21 +53,39 @@ pub struct ContentOptions {
     pub documents: Option<Documents>,
 }
 
+/// Rendered files by path.
+pub type Files = BTreeMap<String, String>;
+
 /// Makes the content of a release from a chart as it was loaded and the values that were given.
 pub fn make(
-    mut chart: Chart,
+    chart: Chart,
     given: &Table,
     input: RenderInput<'_>,
     options: &ContentOptions,
 ) -> Result<Content, ContentError> {
-    dependencies::process(&mut chart, given)?;
-    let values = values::coalesce(&chart, given, Mode::Coalesce)?;
+    make_changed(chart, given, input, options, Ok)
+}
+
+/// As [`make`], with rendered files changed before they are sorted: the place of post-renderers.
+///
+/// # Errors
+/// As [`make`], and those of `change`.
+pub fn make_changed<E: From<ContentError>>(
+    mut chart: Chart,
+    given: &Table,
+    input: RenderInput<'_>,
+    options: &ContentOptions,
+    change: impl FnOnce(Files) -> Result<Files, E>,
+) -> Result<Content, E> {
+    dependencies::process(&mut chart, given).map_err(ContentError::from)?;
+    let values = values::coalesce(&chart, given, Mode::Coalesce).map_err(ContentError::from)?;
     if !options.skip_schema {
-        schema::validate(&chart, &values, options.documents.as_ref())?;
+        schema::validate(&chart, &values, options.documents.as_ref()).map_err(ContentError::from)?;
     }
-    let mut rendered = render::render(&chart, &values, input)?;
+    let mut rendered = render::render(&chart, &values, input).map_err(ContentError::from)?;
     let notes = render::take_notes(&chart, &mut rendered);
-    let sorted = manifest::sort(&rendered, options.split, Order::Install)?;
+    let rendered = change(rendered)?;
+    let sorted = manifest::sort(&rendered, options.split, Order::Install).map_err(ContentError::from)?;
     let manifest = manifest::text(&sorted.manifests);
     Ok(Content { chart, values, sorted, manifest, notes })
 }

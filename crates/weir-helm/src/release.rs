@@ -328,6 +328,11 @@ impl Record {
         serde_json::from_slice(&json).map_err(|error| RecordError::Json(error.to_string()))
     }
 
+    /// Whether the revision was made by server-side apply.
+    pub fn is_server_side(&self) -> bool {
+        self.apply_method == "ssa"
+    }
+
     /// The name of the Secret or ConfigMap.
     pub fn object_name(&self) -> String {
         object_name(&self.name, self.version)

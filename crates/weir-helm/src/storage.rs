@@ -73,7 +73,7 @@ impl<'a> Storage<'a> {
         let labels = format!("name={},owner=helm", self.release);
         let secrets = self
             .cluster
-            .list(&secret(self.namespace, ""), Some(self.namespace), &labels)
+            .list(&ObjectRef::core("Secret", self.namespace, ""), Some(self.namespace), &labels)
             .await
             .map_err(StorageError::List)?;
         let mut records: Vec<Record> = secrets.iter().filter_map(decode).collect();
@@ -113,7 +113,7 @@ impl<'a> Storage<'a> {
 
     /// Deletes a revision; one that is gone is fine.
     pub async fn delete(&self, revision: i64) -> Result<(), StorageError> {
-        let secret = secret(self.namespace, &object_name(self.release, revision));
+        let secret = ObjectRef::core("Secret", self.namespace, &object_name(self.release, revision));
         match self.cluster.delete_with(&secret, Propagation::Background).await {
             Err(error) if !error.is_not_found() => Err(StorageError::Delete(error)),
             _ => Ok(()),
@@ -124,11 +124,6 @@ impl<'a> Storage<'a> {
     /// first write.
     pub fn take_written(&self) -> Vec<Record> {
         std::mem::take(&mut *self.written.lock())
-    }
-
-    /// Whether anything was written since the last [`Storage::take_written`].
-    pub fn has_written(&self) -> bool {
-        !self.written.lock().is_empty()
     }
 
     fn remember(&self, record: &Record) {
@@ -170,16 +165,6 @@ impl<'a> Storage<'a> {
             "type": SECRET_TYPE,
             "data": {DATA_KEY: STANDARD.encode(text)},
         }))
-    }
-}
-
-fn secret(namespace: &str, name: &str) -> ObjectRef {
-    ObjectRef {
-        version: "v1".to_owned(),
-        kind: "Secret".to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        ..ObjectRef::default()
     }
 }
 

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use weir_api::kustomize::Kustomization;
 use weir_api::reference::SecretKeyReference;
 use weir_apply::cluster::Cluster;
+use weir_apply::kubeconfig::{Allowed, connect};
 use weir_apply::kubernetes::KubernetesCluster;
+use weir_apply::object::ObjectRef;
 use weir_base::clock::Clock;
 use weir_base::redact::Secret;
 
 use self::tokens::Tokens;
 use crate::decide;
 use crate::error::Cause;
-use crate::observe::core_object;
 use crate::settings::Settings;
 
 /// Gives the cluster a Kustomization applies to.
@@ -75,16 +75,13 @@ impl KubernetesClusters {
     ) -> Result<KubernetesCluster, Cause> {
         let full_name = format!("{namespace}/{}", reference.name);
         let text = kubeconfig_text(&*self.local, namespace, reference).await?;
-        let invalid = |error: &dyn std::error::Error| {
-            Cause::Client(format!("failed to load KubeConfig from secret '{full_name}': {error}"))
+        let allowed = Allowed {
+            commands: self.settings.insecure_kubeconfig_exec,
+            unverified: self.settings.insecure_kubeconfig_tls,
         };
-        let mut kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| invalid(&error))?;
-        sanitise(&mut kubeconfig, &self.settings);
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|error| invalid(&error))?;
-        let client = kube::Client::try_from(config).map_err(|error| invalid(&error))?;
-        Ok(KubernetesCluster::new(client))
+        connect(&text, allowed).await.map_err(|error| {
+            Cause::Client(format!("failed to load KubeConfig from secret '{full_name}': {error}"))
+        })
     }
 
     /// The cluster a ConfigMap describes, with a token of the account it names.
@@ -92,13 +89,13 @@ impl KubernetesClusters {
         let failed = |error: &str| {
             Cause::Client(format!("failed to get rest config from ConfigMap '{namespace}/{name}': {error}"))
         };
-        let map = match self.local.get(&core_object("ConfigMap", namespace, name)).await {
+        let map = match self.local.get(&ObjectRef::core("ConfigMap", namespace, name)).await {
             Ok(Some(map)) => map,
             Ok(None) => return Err(failed(&format!("configmaps \"{name}\" not found"))),
             Err(error) => return Err(failed(&error.to_string())),
         };
         let remote = remote::read(&map).map_err(|error| failed(&error))?;
-        if !remote.service_account.is_empty() && !self.settings.gates.on("ObjectLevelWorkloadIdentity") {
+        if !remote.service_account.is_empty() && !self.settings.gates.enabled("ObjectLevelWorkloadIdentity") {
             return Err(failed(
                 "to use a service account for authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller",
             ));
@@ -179,7 +176,7 @@ async fn kubeconfig_text(
     reference: &SecretKeyReference,
 ) -> Result<String, Cause> {
     let full_name = format!("{namespace}/{}", reference.name);
-    let object = core_object("Secret", namespace, &reference.name);
+    let object = ObjectRef::core("Secret", namespace, &reference.name);
     let unreadable =
         |error: &str| Cause::Client(format!("unable to read KubeConfig secret '{full_name}' error: {error}"));
     let secret = match local.get(&object).await {
@@ -199,30 +196,4 @@ async fn kubeconfig_text(
     };
     let bytes = STANDARD.decode(encoded).map_err(|error| unreadable(&error.to_string()))?;
     String::from_utf8(bytes).map_err(|_| unreadable("the kubeconfig is not UTF-8"))
-}
-
-/// Drops what a kubeconfig from a Secret may not use: files of this machine, commands, other
-/// identities, and connections that are not verified.
-fn sanitise(kubeconfig: &mut Kubeconfig, settings: &Settings) {
-    for named in &mut kubeconfig.clusters {
-        if let Some(cluster) = &mut named.cluster {
-            cluster.certificate_authority = None;
-            if !settings.insecure_kubeconfig_tls {
-                cluster.insecure_skip_tls_verify = None;
-            }
-        }
-    }
-    for named in &mut kubeconfig.auth_infos {
-        if let Some(user) = &mut named.auth_info {
-            user.client_certificate = None;
-            user.client_key = None;
-            user.token_file = None;
-            user.auth_provider = None;
-            user.impersonate = None;
-            user.impersonate_groups = None;
-            if !settings.insecure_kubeconfig_exec {
-                user.exec = None;
-            }
-        }
-    }
 }

@@ -16,7 +16,8 @@ use weir_apply::object::ObjectRef;
 use weir_apply::policy::Owner;
 
 use crate::error::{Cause, Facts};
-use crate::settings::{Gates, Settings};
+use crate::settings::Settings;
+use weir_runtime::FeatureGates;
 
 /// The API group of Kustomizations and prefix of all keys on managed objects.
 pub const GROUP: &str = "kustomize.toolkit.fluxcd.io";
@@ -136,7 +137,7 @@ pub fn check_access(object: &Kustomization, source: &SourceName, settings: &Sett
     {
         return denied("cross-namespace references have been blocked");
     }
-    if source.kind == "ExternalArtifact" && !settings.gates.on("ExternalArtifact") {
+    if source.kind == "ExternalArtifact" && !settings.gates.enabled("ExternalArtifact") {
         return denied("ExternalArtifact feature gate is disabled");
     }
     Ok(())
@@ -233,7 +234,7 @@ pub fn check_dependencies(
     object: &Kustomization,
     dependencies: &[Dependency],
     revision: &str,
-    gates: &Gates,
+    gates: &FeatureGates,
 ) -> Result<(), Cause> {
     for dependency in dependencies {
         let full_name = &dependency.full_name;
@@ -255,7 +256,7 @@ pub fn check_dependencies(
                     "dependency '{full_name}' is not ready according to readyExpr eval"
                 )));
             }
-            if !gates.on("AdditiveCELDependencyCheck") {
+            if !gates.enabled("AdditiveCELDependencyCheck") {
                 continue;
             }
         }

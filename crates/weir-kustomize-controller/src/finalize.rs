@@ -9,7 +9,6 @@ use weir_runtime::{Notice, Severity};
 
 use crate::decide;
 use crate::error::Cause;
-use crate::observe::core_object;
 use crate::progress::Progress;
 use crate::reconcile::KustomizationReconciler;
 use crate::status::last_reason;
@@ -34,7 +33,7 @@ pub async fn finalize<P: Progress>(
     let account = decide::service_account(&object.spec, &controller.settings);
     if !account.is_empty() {
         let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        let account = core_object("ServiceAccount", namespace, account);
+        let account = ObjectRef::core("ServiceAccount", namespace, account);
         if !matches!(controller.clusters.local().get(&account).await, Ok(Some(_))) {
             // Without the account nothing can be deleted, and the Kustomization would stay for ever.
             let subjects: Vec<String> = inventory.objects.iter().map(ObjectRef::to_string).collect();

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use weir_api::kustomize::Kustomization;
 use weir_apply::cluster::Cluster;
+use weir_apply::object::ObjectRef;
 use weir_base::clock::Clock;
 use weir_base::redact::Secret;
 use weir_kms::{
@@ -20,7 +21,6 @@ use weir_sops::{AgeIdentities, KeyError};
 
 use crate::build::BuildError;
 use crate::clusters::Clusters;
-use crate::observe::core_object;
 
 /// The key of the ConfigMap that lists Vault servers.
 const VAULT_CONFIG_KEY: &str = "config.yaml";
@@ -112,7 +112,7 @@ async fn read_secret(
     name: &str,
     what: &str,
 ) -> Result<Vec<(String, Vec<u8>)>, BuildError> {
-    let secret = match local.get(&core_object("Secret", namespace, name)).await {
+    let secret = match local.get(&ObjectRef::core("Secret", namespace, name)).await {
         Ok(Some(secret)) => secret,
         Ok(None) => return Err(BuildError::Keys(format!("secrets \"{name}\" not found"))),
         Err(error) => {
@@ -193,7 +193,7 @@ impl VaultLogin {
         let (namespace, name) = &self.config_map;
         let unreadable =
             |error: &str| KeyError(format!("failed to get Vault ConfigMap '{namespace}/{name}': {error}"));
-        let map = match self.clusters.local().get(&core_object("ConfigMap", namespace, name)).await {
+        let map = match self.clusters.local().get(&ObjectRef::core("ConfigMap", namespace, name)).await {
             Ok(Some(map)) => map,
             Ok(None) => return Err(unreadable(&format!("configmaps \"{name}\" not found"))),
             Err(error) => return Err(unreadable(&error.to_string())),

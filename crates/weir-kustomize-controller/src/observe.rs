@@ -194,16 +194,5 @@ async fn read_config(
     kind: &str,
     reference: &SubstituteReference,
 ) -> Result<Option<Value>, ClusterError> {
-    local.get(&core_object(kind, namespace, &reference.name)).await
-}
-
-/// A reference to an object of the core group.
-pub fn core_object(kind: &str, namespace: &str, name: &str) -> ObjectRef {
-    ObjectRef {
-        group: String::new(),
-        version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
+    local.get(&ObjectRef::core(kind, namespace, &reference.name)).await
 }

@@ -162,12 +162,12 @@ impl KustomizationReconciler {
             .decryption
             .as_ref()
             .is_some_and(|decryption| decryption.service_account_name.is_some());
-        if asks_for_identity && !self.settings.gates.on("ObjectLevelWorkloadIdentity") {
+        if asks_for_identity && !self.settings.gates.enabled("ObjectLevelWorkloadIdentity") {
             return Err(Cause::GateDisabled);
         }
         let source = decide::source_name(object);
         decide::check_access(object, &source, &self.settings)?;
-        let live = self.settings.gates.on("DirectSourceFetch");
+        let live = self.settings.gates.enabled("DirectSourceFetch");
         let Some(artifact) = observe::artifact(&self.stores, self.clusters.local(), &source, live).await?
         else {
             return Ok(None);
@@ -241,7 +241,7 @@ impl KustomizationReconciler {
         }
         let mut applied = run.applied;
         let mut changed = applied.changes.has_changes();
-        let grouped = self.settings.gates.on("GroupChangeLog");
+        let grouped = self.settings.gates.enabled("GroupChangeLog");
         if changed {
             let lines = applied.changes.changed_lines();
             let output = if grouped { applied.changes.grouped_lines() } else { lines.clone() };
@@ -335,7 +335,7 @@ impl KustomizationReconciler {
             }
         };
         let substitution = Substitution {
-            strict: self.settings.gates.on("StrictPostBuildSubstitutions"),
+            strict: self.settings.gates.enabled("StrictPostBuildSubstitutions"),
             always: decide::always_substitutes(&object.spec),
         };
         off_thread(move || {
@@ -357,7 +357,7 @@ impl KustomizationReconciler {
             concurrency: self.settings.concurrent_ssa,
             custom_stage_kinds: self.settings.custom_stage_kinds.clone(),
             clean_up: CleanUp::kustomize(MANAGER, GROUP, &self.settings.override_managers),
-            migrate_api_version: self.settings.gates.on("MigrateAPIVersion"),
+            migrate_api_version: self.settings.gates.enabled("MigrateAPIVersion"),
             ignore: Rules::compile(&decide::ignore_rules(&object.spec))?,
         })
     }
@@ -430,7 +430,7 @@ impl KustomizationReconciler {
             checks: &job.checks,
             selector: object.spec.wait.then_some(selector.as_str()),
             timeout: job.timeout,
-            fail_fast: !self.settings.gates.on("DisableFailFastBehavior"),
+            fail_fast: !self.settings.gates.enabled("DisableFailFastBehavior"),
             poll_interval: POLL_INTERVAL,
             clock: &*self.clock,
         };
@@ -447,7 +447,7 @@ impl KustomizationReconciler {
         };
         let result: Result<Result<(), WaitError>, Trigger> = progress
             .without_worker(async {
-                if !self.settings.gates.on("CancelHealthCheckOnNewRevision") {
+                if !self.settings.gates.enabled("CancelHealthCheckOnNewRevision") {
                     return Ok(waiting.await);
                 }
                 tokio::select! {

@@ -1,6 +1,5 @@
 //! Flags and feature gates.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
@@ -124,30 +123,7 @@ pub struct Settings {
     /// Whether kubeconfigs may skip TLS verification.
     pub insecure_kubeconfig_tls: bool,
     /// The feature gates.
-    pub gates: Gates,
-}
-
-/// The feature gates, by name.
-#[derive(Debug, Clone)]
-pub struct Gates(BTreeMap<&'static str, bool>);
-
-impl Gates {
-    /// The gates as parsed.
-    pub fn new(gates: &FeatureGates) -> Self {
-        Self(gates.iter().collect())
-    }
-
-    /// The defaults, with some set otherwise.
-    pub fn with(changed: &[(&'static str, bool)]) -> Self {
-        let mut gates: BTreeMap<&'static str, bool> = PROGRAM.feature_gates.iter().copied().collect();
-        gates.extend(changed.iter().copied());
-        Self(gates)
-    }
-
-    /// Whether a gate is on.
-    pub fn on(&self, gate: &str) -> bool {
-        self.0.get(gate).copied().unwrap_or(false)
-    }
+    pub gates: FeatureGates,
 }
 
 /// A combination of flags that cannot work.
@@ -165,10 +141,10 @@ impl Settings {
     ///
     /// # Errors
     /// A combination of flags that cannot work.
-    pub fn new(flags: &Flags, gates: Gates) -> Result<Self, InvalidFlags> {
+    pub fn new(flags: &Flags, gates: FeatureGates) -> Result<Self, InvalidFlags> {
         let identities =
             [&flags.default_decryption_service_account, &flags.remote.default_kubeconfig_service_account];
-        if identities.iter().any(|name| !name.is_empty()) && !gates.on("ObjectLevelWorkloadIdentity") {
+        if identities.iter().any(|name| !name.is_empty()) && !gates.enabled("ObjectLevelWorkloadIdentity") {
             return Err(InvalidFlags::NoObjectLevelIdentity);
         }
         Ok(Self {
@@ -203,7 +179,7 @@ mod tests {
     fn settings(arguments: &[&str]) -> Result<Settings, InvalidFlags> {
         let flags = parse(arguments);
         let gates = FeatureGates::parse(PROGRAM.feature_gates, &flags.common.feature_gates).unwrap();
-        Settings::new(&flags, Gates::new(&gates))
+        Settings::new(&flags, gates)
     }
 
     #[test]
@@ -215,7 +191,10 @@ mod tests {
         let settings = settings(&[]).unwrap();
         assert_eq!(settings.requeue_dependency, Duration::from_secs(30));
         assert!(!settings.no_cross_namespace_refs && !settings.no_remote_bases);
-        assert!(settings.gates.on("StrictPostBuildSubstitutions") && !settings.gates.on("ExternalArtifact"));
+        assert!(
+            settings.gates.enabled("StrictPostBuildSubstitutions")
+                && !settings.gates.enabled("ExternalArtifact")
+        );
     }
 
     #[test]
@@ -243,7 +222,7 @@ mod tests {
         assert_eq!(settings.override_managers, ["a,b", "c"]);
         assert_eq!(settings.custom_stage_kinds.len(), 2);
         assert_eq!(settings.concurrent_ssa, 1);
-        assert!(settings.gates.on("ExternalArtifact"));
+        assert!(settings.gates.enabled("ExternalArtifact"));
     }
 
     #[test]

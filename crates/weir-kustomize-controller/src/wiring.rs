@@ -23,7 +23,7 @@ use crate::observe::{self, Stores};
 use crate::order::topological;
 use crate::process_keys;
 use crate::reconcile::{KustomizationReconciler, MANAGER};
-use crate::settings::{Flags, Gates, Settings};
+use crate::settings::{Flags, Settings};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -32,14 +32,14 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 /// Flags that cannot work together, or a machine without usable TLS.
 pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
-    let settings = Settings::new(flags, Gates::new(&runtime.settings().gates))?;
+    let settings = Settings::new(flags, runtime.settings().gates.clone())?;
     let kustomizations: Store<Kustomization> = runtime.watch_primary();
     let stores = Stores {
         kustomizations: kustomizations.clone(),
         git: runtime.watch(),
         oci: runtime.watch(),
         bucket: runtime.watch(),
-        external: settings.gates.on("ExternalArtifact").then(|| runtime.watch()),
+        external: settings.gates.enabled("ExternalArtifact").then(|| runtime.watch()),
     };
     let clusters = Arc::new(KubernetesClusters::new(runtime.client(), settings.clone(), runtime.clock()));
     let keyring = Keyring {
@@ -53,7 +53,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         endpoints: Endpoints::default(),
         clock: runtime.clock(),
     };
-    let event_driven = settings.gates.on("EventDrivenReconciliation");
+    let event_driven = settings.gates.enabled("EventDrivenReconciliation");
     let drift = event_driven.then(|| {
         let clean_up = CleanUp::kustomize(MANAGER, GROUP, &settings.override_managers);
         DriftWatch::new(clusters.local_cluster(), clean_up, MANAGER, settings.full_check_interval)
@@ -64,7 +64,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         watcher_host_override: variable(environment::SOURCE_WATCHER_LOCALHOST),
         ..FetchOptions::default()
     })?;
-    let watch_configs = !settings.gates.on("DisableConfigWatchers");
+    let watch_configs = !settings.gates.enabled("DisableConfigWatchers");
     let reconciler = KustomizationReconciler {
         stores: stores.clone(),
         clusters,

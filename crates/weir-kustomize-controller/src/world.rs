@@ -21,7 +21,7 @@ use weir_base::clock::FixedClock;
 use weir_base::redact::Secret;
 use weir_base::tree::MemoryTree;
 use weir_kms::{Endpoints, Requests};
-use weir_runtime::{Ended, Failed, Notice, Pass, Reconciler, Store, Trigger};
+use weir_runtime::{Ended, Failed, FeatureGates, Notice, Pass, Reconciler, Store, Trigger};
 use weir_sops::AgeIdentities;
 use weir_source::bases::{Bases, Limits};
 
@@ -30,10 +30,11 @@ use crate::decide;
 use crate::error::Cause;
 use crate::finalize::finalize;
 use crate::keyring::Keyring;
-use crate::observe::{Stores, core_object};
+use crate::observe::Stores;
 use crate::progress::Progress;
 use crate::reconcile::{Artifacts, KustomizationReconciler};
-use crate::settings::{Gates, Settings};
+use crate::settings::PROGRAM;
+use crate::settings::Settings;
 use crate::status::Done;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -145,7 +146,7 @@ impl World {
                 clusters: Arc::new(MemoryClusters(Arc::clone(&cluster))),
                 artifacts: Arc::clone(&artifacts) as Arc<dyn Artifacts>,
                 keyring: keyring(),
-                settings: Settings::new(&flags, Gates::with(gates)).unwrap(),
+                settings: Settings::new(&flags, FeatureGates::with(PROGRAM.feature_gates, gates)).unwrap(),
                 drift: None,
                 bases: Arc::new(Bases::new(Limits::default())),
                 clock: Arc::new(FixedClock(NOW)),
@@ -254,5 +255,5 @@ pub(crate) fn config(name: &str, value: &str) -> String {
 }
 
 pub(crate) fn reference(name: &str) -> ObjectRef {
-    core_object("ConfigMap", "n", name)
+    ObjectRef::core("ConfigMap", "n", name)
 }

@@ -46,6 +46,11 @@ impl FeatureGates {
         Ok(gates)
     }
 
+    /// The defaults, with some set otherwise; for callers that have no flags.
+    pub fn with(defaults: &[(&'static str, bool)], changed: &[(&'static str, bool)]) -> Self {
+        Self(defaults.iter().chain(changed).copied().collect())
+    }
+
     /// Whether the gate is on; a gate the controller does not have is off.
     pub fn enabled(&self, gate: &str) -> bool {
         self.0.get(gate).copied().unwrap_or(false)

@@ -83,20 +83,8 @@ impl Reconciler for GitRepositories {
     }
 
     async fn finalize(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<(), Error> {
-        let directory = directory_of(object);
-        let storage = Arc::clone(&self.storage);
-        let removed = blocking(move || storage.remove_directory(&directory))
-            .await?
-            .map_err(Error::GarbageCollection)?;
+        storage::remove_all(run, &self.storage, directory_of(object)).await?;
         self.git.forget(&cache_key(object)).await;
-        if removed {
-            run.notice(&Notice::new(
-                Severity::Trace,
-                "GarbageCollectionSucceeded",
-                "garbage collected artifacts for deleted resource",
-            ));
-        }
-        run.update(crate::source::Source::forget_artifact);
         Ok(())
     }
 

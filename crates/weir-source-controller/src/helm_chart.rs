@@ -78,20 +78,7 @@ impl Reconciler for HelmCharts {
     }
 
     async fn finalize(&self, run: &Run<HelmChart>, object: &HelmChart) -> Result<(), Error> {
-        let (storage, directory) = (Arc::clone(&self.storage), directory_of(object));
-        let removed = tokio::task::spawn_blocking(move || storage.remove_directory(&directory))
-            .await
-            .map_err(|_| Error::Aborted)?
-            .map_err(Error::GarbageCollection)?;
-        if removed {
-            run.notice(&Notice::new(
-                Severity::Trace,
-                "GarbageCollectionSucceeded",
-                "garbage collected artifacts for deleted resource",
-            ));
-        }
-        run.update(HelmChart::forget_artifact);
-        Ok(())
+        Ok(storage::remove_all(run, &self.storage, directory_of(object)).await?)
     }
 
     fn conclude(&self, object: &mut HelmChart, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {

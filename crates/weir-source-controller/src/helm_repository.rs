@@ -107,20 +107,7 @@ impl Reconciler for HelmRepositories {
 
     async fn finalize(&self, run: &Run<HelmRepository>, object: &HelmRepository) -> Result<(), Error> {
         self.known.lock().remove(&directory_of(object));
-        let (storage, directory) = (Arc::clone(&self.storage), directory_of(object));
-        let removed = tokio::task::spawn_blocking(move || storage.remove_directory(&directory))
-            .await
-            .map_err(|_| Error::Aborted)?
-            .map_err(Error::GarbageCollection)?;
-        if removed {
-            run.notice(&Notice::new(
-                Severity::Trace,
-                "GarbageCollectionSucceeded",
-                "garbage collected artifacts for deleted resource",
-            ));
-        }
-        run.update(HelmRepository::forget_artifact);
-        Ok(())
+        Ok(storage::remove_all(run, &self.storage, directory_of(object)).await?)
     }
 
     fn conclude(&self, object: &mut HelmRepository, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {

@@ -13,7 +13,6 @@ use weir_artifact::storage::{Storage, object_directory};
 use weir_runtime::{Conclusion, Ended, Notice, Pass, Reconciler, Run, Severity};
 use weir_source::oci::{Image, Session};
 
-use crate::source::Source as _;
 use crate::source::status::{self as source_status, Before, Done};
 use crate::source::storage;
 use decide::Resolved;
@@ -79,20 +78,7 @@ impl Reconciler for OciRepositories {
     }
 
     async fn finalize(&self, run: &Run<OCIRepository>, object: &OCIRepository) -> Result<(), Error> {
-        let (storage, directory) = (Arc::clone(&self.storage), directory_of(object));
-        let removed = tokio::task::spawn_blocking(move || storage.remove_directory(&directory))
-            .await
-            .map_err(|_| Error::Aborted)?
-            .map_err(Error::GarbageCollection)?;
-        if removed {
-            run.notice(&Notice::new(
-                Severity::Trace,
-                "GarbageCollectionSucceeded",
-                "garbage collected artifacts for deleted resource",
-            ));
-        }
-        run.update(OCIRepository::forget_artifact);
-        Ok(())
+        Ok(storage::remove_all(run, &self.storage, directory_of(object)).await?)
     }
 
     fn conclude(&self, object: &mut OCIRepository, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {

@@ -7,11 +7,11 @@ use weir_api::source::OCIRepository;
 use weir_apply::memory::{MemoryCluster, Verb};
 use weir_apply::object::ObjectRef;
 use weir_base::clock::FixedClock;
-use weir_runtime::{Failed, Store};
+use weir_runtime::{Failed, FeatureGates, Store};
 
 use super::*;
 use crate::clusters::ClientError;
-use crate::settings::Gates;
+use crate::settings::PROGRAM;
 
 struct MemoryClusters(Arc<MemoryCluster>);
 
@@ -120,7 +120,7 @@ impl World {
             clusters: Arc::new(MemoryClusters(Arc::clone(&cluster))),
             charts: Arc::clone(&charts) as Arc<dyn Charts>,
             loaded: LoadedCharts::default(),
-            settings: Settings::new(&flags, Gates::with(&[])).unwrap(),
+            settings: Settings::new(&flags, FeatureGates::with(PROGRAM.feature_gates, &[])).unwrap(),
             clock: Arc::new(FixedClock(Timestamp::UNIX_EPOCH)),
         };
         let mut full = json!({"interval": "1m", "chartRef": {"kind": "OCIRepository", "name": "podinfo"}});
@@ -203,7 +203,7 @@ impl World {
     }
 
     fn config_map(&self) -> Option<Json> {
-        self.cluster.peek(&crate::clusters::core_object("ConfigMap", "apps", "app"))
+        self.cluster.peek(&ObjectRef::core("ConfigMap", "apps", "app"))
     }
 
     fn writes(&self) -> Vec<String> {
@@ -357,7 +357,7 @@ async fn drift_is_told_and_corrected_if_asked() {
     assert_eq!(world.events, ["DriftDetected", "DriftCorrected"]);
     assert_eq!(world.config_map().unwrap()["data"]["value"], "one");
     assert!(condition::is_false(world.object.conditions(), status::DRIFTED));
-    let config = crate::clusters::core_object("ConfigMap", "apps", "app");
+    let config = ObjectRef::core("ConfigMap", "apps", "app");
     world.cluster.take(&config);
     world.run().await.unwrap();
     assert!(world.config_map().is_some());
@@ -388,7 +388,7 @@ async fn a_deleted_release_is_uninstalled_unless_suspended() {
     world.object.spec.suspend = false;
     finalize::finalize(&world.reconciler, &progress, &world.object).await.unwrap();
     assert!(world.config_map().is_none());
-    let secret = crate::clusters::core_object("Secret", "apps", "sh.helm.release.v1.app.v1");
+    let secret = ObjectRef::core("Secret", "apps", "sh.helm.release.v1.app.v1");
     assert!(world.cluster.peek(&secret).is_none());
     assert_eq!(progress.snapshot().status.unwrap().history, []);
 }
@@ -404,7 +404,7 @@ async fn another_namespace_is_another_release() {
     let moved = ObjectRef {
         namespace: "prod".to_owned(),
         name: "prod-app".to_owned(),
-        ..crate::clusters::core_object("ConfigMap", "", "")
+        ..ObjectRef::core("ConfigMap", "", "")
     };
     assert!(world.cluster.peek(&moved).is_some());
     assert_eq!(world.history(), ["1:deployed"]);

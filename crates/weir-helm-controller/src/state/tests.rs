@@ -3,6 +3,7 @@ use weir_api::helm::ReleaseAction;
 
 use super::*;
 use crate::digest::Algorithm;
+use crate::settings::PROGRAM;
 
 fn object(spec: &Json) -> HelmRelease {
     let mut spec = spec.clone();
@@ -37,7 +38,7 @@ fn knowing(spec: &Json, record: &Record) -> HelmRelease {
 }
 
 fn state(object: &HelmRelease, last: Option<&Record>) -> Result<State, UnknownState> {
-    determine(object, &Gates::with(&[]), last, &chart(), &Map::new())
+    determine(object, &FeatureGates::with(PROGRAM.feature_gates, &[]), last, &chart(), &Map::new())
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn states_of_a_known_release() {
 fn what_makes_a_release_out_of_sync() {
     let deployed = record(1, Status::Deployed);
     let known = knowing(&json!({}), &deployed);
-    let gates = Gates::with(&[]);
+    let gates = FeatureGates::with(PROGRAM.feature_gates, &[]);
     let newer = Metadata { version: "1.0.1".to_owned(), ..chart() };
     let changed = determine(&known, &gates, Some(&deployed), &newer, &Map::new());
     assert_eq!(changed, Ok(State::OutOfSync("release chart changed")));
@@ -109,7 +110,10 @@ fn tests_are_a_state() {
 
 #[track_caller]
 fn check(object: &HelmRelease, state: &State, forced: bool, expected: &Next) {
-    assert_eq!(&next(object, &Gates::with(&[]), state, forced, |_| true), expected);
+    assert_eq!(
+        &next(object, &FeatureGates::with(PROGRAM.feature_gates, &[]), state, forced, |_| true),
+        expected
+    );
 }
 
 /// An object after a failed action.
@@ -163,7 +167,8 @@ fn a_rollback_needs_a_target_that_is_on_record() {
     }
     let target = Box::new(status.history[1].clone());
     check(&object, &State::Failed(""), false, &Next::Rollback(target));
-    let gone = next(&object, &Gates::with(&[]), &State::Failed(""), false, |_| false);
+    let gone =
+        next(&object, &FeatureGates::with(PROGRAM.feature_gates, &[]), &State::Failed(""), false, |_| false);
     assert_eq!(gone, Next::Upgrade);
 }
 

@@ -29,7 +29,7 @@ pub enum CrdPolicy {
 ///
 /// # Errors
 /// A file that does not parse.
-fn definitions(chart: &Chart) -> Result<(Vec<Json>, Vec<String>), ActionError> {
+pub fn definitions(chart: &Chart) -> Result<(Vec<Json>, Vec<String>), ActionError> {
     let mut definitions = Vec::new();
     let mut others = Vec::new();
     for file in chart.crds() {

@@ -29,13 +29,13 @@ use weir_apply::write::WriteCluster;
 use weir_base::clock::Clock;
 
 use crate::chart::Chart;
-use crate::content::Content;
+use crate::content::{Content, ContentError};
 use crate::release::{Record, Status};
 use crate::render::ReleaseInfo;
 use crate::storage::{Storage, StorageError};
 use crate::values::Table;
 
-pub use crds::{CrdPolicy, apply_crds};
+pub use crds::{CrdPolicy, apply_crds, definitions};
 pub use install::{Install, install};
 pub use objects::{ManifestObjects, read_manifest};
 pub use rollback::{Rollback, rollback};
@@ -87,6 +87,12 @@ pub enum WaitStrategy {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ContentFailed(pub String);
+
+impl From<ContentError> for ContentFailed {
+    fn from(error: ContentError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Makes the content of a release once its name and revision are known.
 pub type MakeContent<'a> =

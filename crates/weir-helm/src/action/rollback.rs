@@ -5,7 +5,6 @@ use weir_apply::write::Propagation;
 use super::apply::{self, Method};
 use super::install::apply_method;
 use super::objects::{mark, read_manifest};
-use super::upgrade::is_server_side;
 use super::{ActionError, Context, hooks, wait};
 use crate::manifest::HookEvent;
 use crate::release::{Info, Record, Status};
@@ -40,7 +39,7 @@ pub async fn rollback(context: &Context<'_>, options: Rollback) -> Result<Record
         .iter()
         .find(|record| record.version == options.version)
         .ok_or(ActionError::NoSuchVersion(options.version))?;
-    let server_side = options.server_side.unwrap_or_else(|| is_server_side(target));
+    let server_side = options.server_side.unwrap_or_else(|| target.is_server_side());
     let mut record = Record {
         info: Info {
             first_deployed: current.info.first_deployed.clone(),

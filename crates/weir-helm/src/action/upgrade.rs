@@ -51,11 +51,6 @@ fn current(history: &[Record], name: &str) -> Result<Record, ActionError> {
     }
 }
 
-/// Whether a release was made by server-side apply.
-pub(super) fn is_server_side(record: &Record) -> bool {
-    record.apply_method == "ssa"
-}
-
 /// Upgrades the release to `chart` with `values`; the record of the new revision.
 ///
 /// # Errors
@@ -75,7 +70,7 @@ pub async fn upgrade(
     let history = context.storage.history().await?;
     let mut old = current(&history, &name)?;
     let last = history.last().ok_or_else(|| ActionError::NoDeployedRelease(name.clone()))?;
-    let server_side = options.server_side.unwrap_or_else(|| is_server_side(last));
+    let server_side = options.server_side.unwrap_or_else(|| last.is_server_side());
     let version = last.version + 1;
     if options.reuse_values {
         reuse_values(&old, &mut chart, &mut values)?;
@@ -104,7 +99,7 @@ pub async fn upgrade(
         force_conflicts: server_side,
         replace: options.replace && !server_side,
         strict: options.strict,
-        migrate: server_side && !is_server_side(&old),
+        migrate: server_side && !old.is_server_side(),
         three_way_for_custom: false,
     };
     let mut created = Vec::new();

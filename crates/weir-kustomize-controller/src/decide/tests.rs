@@ -9,7 +9,7 @@ fn settings(arguments: &[&str]) -> Settings {
     let arguments = std::iter::once("kustomize-controller").chain(arguments.iter().copied());
     let flags: Flags = weir_runtime::flags::try_parse(&PROGRAM, arguments).unwrap();
     let gates = FeatureGates::parse(PROGRAM.feature_gates, &flags.common.feature_gates).unwrap();
-    Settings::new(&flags, Gates::new(&gates)).unwrap()
+    Settings::new(&flags, gates).unwrap()
 }
 
 fn kustomization(spec: Value, rest: Value) -> Kustomization {
@@ -157,7 +157,12 @@ fn dependency(found: Result<Value, &str>, expression: Option<&str>) -> Dependenc
 #[track_caller]
 fn check_dependency(dependency: Dependency, gates: &[(&'static str, bool)], expected: Option<&str>) {
     let object = kustomization(json!({"interval": "5m"}), json!({"metadata": {"labels": {"tier": "x"}}}));
-    let result = check_dependencies(&object, &[dependency], REVISION, &Gates::with(gates));
+    let result = check_dependencies(
+        &object,
+        &[dependency],
+        REVISION,
+        &FeatureGates::with(PROGRAM.feature_gates, gates),
+    );
     assert_eq!(result.err().map(|cause| cause.to_string()).as_deref(), expected);
 }
 
@@ -205,7 +210,7 @@ fn dependencies_by_expression() {
         &object,
         &[dependency(Ok(ready_status()), Some("dep."))],
         REVISION,
-        &Gates::with(&[]),
+        &FeatureGates::with(PROGRAM.feature_gates, &[]),
     )
     .unwrap_err();
     assert!(broken.is_terminal());
@@ -219,7 +224,7 @@ fn dependencies_by_expression() {
         &object,
         &[dependency(Ok(ready_status()), Some("dep.status.nope"))],
         REVISION,
-        &Gates::with(&[]),
+        &FeatureGates::with(PROGRAM.feature_gates, &[]),
     )
     .unwrap_err();
     assert!(!missing.is_terminal(), "a missing field may appear: {missing}");

@@ -3,6 +3,7 @@
 use serde_json::json;
 use weir_apply::cluster::ClusterError;
 use weir_apply::memory::Verb;
+use weir_apply::object::ObjectRef;
 
 use super::*;
 use crate::world::{World, config, reference};
@@ -287,7 +288,7 @@ async fn encrypted_secrets_are_applied_in_plain_or_not_at_all() {
     put_key(&world, AGE);
     world.run().await.unwrap();
     assert_eq!(world.ready(), "True ReconciliationSucceeded: Applied revision: r1");
-    let applied = world.cluster.peek(&crate::observe::core_object("Secret", "", "db")).unwrap();
+    let applied = world.cluster.peek(&ObjectRef::core("Secret", "", "db")).unwrap();
     assert_eq!(applied["data"]["user"], "YWRtaW4=");
     assert_eq!(applied.get("sops"), None);
 }

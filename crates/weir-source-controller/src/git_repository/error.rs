@@ -15,7 +15,7 @@ use weir_source::git::{
 
 use crate::source::SourceError;
 use crate::source::secrets::SecretError;
-use crate::source::storage::CheckError;
+use crate::source::storage::{CheckError, RemoveError};
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -333,5 +333,14 @@ impl Classify for Error {
                 StorageFailure::Archive(_) => "ArchiveOperationFailed",
             },
         })
+    }
+}
+
+impl From<RemoveError> for Error {
+    fn from(error: RemoveError) -> Self {
+        match error {
+            RemoveError::Storage(error) => Self::GarbageCollection(error),
+            RemoveError::Aborted => StorageFailure::Aborted.into(),
+        }
     }
 }

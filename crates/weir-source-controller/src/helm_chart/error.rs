@@ -17,7 +17,7 @@ use weir_runtime::{Class, Classify, PublishError};
 use super::remote::RemoteError;
 use crate::helm_repository::AccessError;
 use crate::source::SourceError;
-use crate::source::storage::CheckError;
+use crate::source::storage::{CheckError, RemoveError};
 
 /// The wait for a source that has nothing stored; it wakes the chart when it has.
 const SOURCE_WAIT: Duration = Duration::from_secs(30);
@@ -434,6 +434,15 @@ impl Classify for Error {
             Self::Store(_) | Self::Write(_) => "ArchiveOperationFailed",
             Self::GarbageCollection(_) => "GarbageCollectionFailed",
         })
+    }
+}
+
+impl From<RemoveError> for Error {
+    fn from(error: RemoveError) -> Self {
+        match error {
+            RemoveError::Storage(error) => Self::GarbageCollection(error),
+            RemoveError::Aborted => Self::Aborted,
+        }
     }
 }
 

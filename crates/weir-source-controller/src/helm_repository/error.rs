@@ -10,7 +10,7 @@ use weir_source::helm::{HelmError, IndexError};
 
 use super::observe::AccessError;
 use crate::source::SourceError;
-use crate::source::storage::CheckError;
+use crate::source::storage::{CheckError, RemoveError};
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -113,5 +113,14 @@ impl Classify for Error {
             Self::Store(_) | Self::Write(_) => "ArchiveOperationFailed",
             Self::GarbageCollection(_) => "GarbageCollectionFailed",
         })
+    }
+}
+
+impl From<RemoveError> for Error {
+    fn from(error: RemoveError) -> Self {
+        match error {
+            RemoveError::Storage(error) => Self::GarbageCollection(error),
+            RemoveError::Aborted => Self::Aborted,
+        }
     }
 }

@@ -11,7 +11,7 @@ use weir_source::oci::{KeychainError, OciError, UrlError};
 
 use crate::source::SourceError;
 use crate::source::secrets::{CertificateError, SecretError};
-use crate::source::storage::CheckError;
+use crate::source::storage::{CheckError, RemoveError};
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -224,5 +224,14 @@ impl Classify for Error {
             Self::Store(_) | Self::Archive(_) => "ArchiveOperationFailed",
             Self::GarbageCollection(_) => "GarbageCollectionFailed",
         })
+    }
+}
+
+impl From<RemoveError> for Error {
+    fn from(error: RemoveError) -> Self {
+        match error {
+            RemoveError::Storage(error) => Self::GarbageCollection(error),
+            RemoveError::Aborted => Self::Aborted,
+        }
     }
 }

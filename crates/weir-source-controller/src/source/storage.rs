@@ -24,6 +24,37 @@ pub enum CheckError {
     Aborted,
 }
 
+/// Why the artifacts of a deleted object were not removed.
+#[derive(Debug)]
+pub(crate) enum RemoveError {
+    /// A file could not be removed.
+    Storage(StorageError),
+    /// The process shuts down.
+    Aborted,
+}
+
+/// Removes all artifacts of an object that is being deleted, and what points to them.
+pub(crate) async fn remove_all<K: Source + Object>(
+    run: &Run<K>,
+    storage: &Arc<Storage>,
+    directory: String,
+) -> Result<(), RemoveError> {
+    let storage = Arc::clone(storage);
+    let removed = tokio::task::spawn_blocking(move || storage.remove_directory(&directory))
+        .await
+        .map_err(|_| RemoveError::Aborted)?
+        .map_err(RemoveError::Storage)?;
+    if removed {
+        run.notice(&Notice::new(
+            Severity::Trace,
+            "GarbageCollectionSucceeded",
+            "garbage collected artifacts for deleted resource",
+        ));
+    }
+    run.update(K::forget_artifact);
+    Ok(())
+}
+
 /// Why an artifact was not stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError<E: std::error::Error + 'static> {
