@@ -63,10 +63,12 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let source = &weir_source_controller::PROGRAM;
     let kustomize = &weir_kustomize_controller::settings::PROGRAM;
     let helm = &weir_helm_controller::settings::PROGRAM;
+    let notification = &weir_notification_controller::settings::PROGRAM;
     let controllers = [
         (source, flags::command::<weir_source_controller::Flags>(source)),
         (kustomize, flags::command::<weir_kustomize_controller::settings::Flags>(kustomize)),
         (helm, flags::command::<weir_helm_controller::settings::Flags>(helm)),
+        (notification, flags::command::<weir_notification_controller::settings::Flags>(notification)),
     ];
     for (program, command) in controllers {
         let page = crate::reference::flags(program, &command);

@@ -129,6 +129,8 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Runtime {
     settings: Settings,
     client: Client,
+    /// The same client without the gate of the lease.
+    standby_client: Client,
     clock: Arc<dyn Clock>,
     recorder: Recorder,
     metrics: Metrics,
@@ -141,6 +143,8 @@ pub struct Runtime {
     watches: Vec<Task>,
     /// Complete when their store has read in the first list.
     synced: Vec<(String, Task)>,
+    /// Run from the start, whoever leads.
+    always: Vec<Task>,
     /// Run while this process leads.
     leading: Vec<Task>,
     election: Option<Election>,
@@ -154,6 +158,7 @@ impl Runtime {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Self {
             settings,
+            standby_client: client.clone(),
             client,
             recorder: Recorder::log_only(metrics.clone(), Arc::clone(&clock)),
             clock,
@@ -163,6 +168,7 @@ impl Runtime {
             senders: Vec::new(),
             watches: Vec::new(),
             synced: Vec::new(),
+            always: Vec::new(),
             leading: Vec::new(),
             election: None,
         }
@@ -179,8 +185,10 @@ impl Runtime {
     /// The same with a throttled and counted client that cannot write once the lease is lost.
     #[must_use]
     pub(crate) fn with_wrapping(mut self, wrapping: Wrapping) -> Self {
-        self.client =
-            crate::client::wrap(self.client, Wrapping { metrics: Some(self.metrics.clone()), ..wrapping });
+        let wrapping = Wrapping { metrics: Some(self.metrics.clone()), ..wrapping };
+        self.standby_client =
+            crate::client::wrap(self.client.clone(), Wrapping { gate: None, ..wrapping.clone() });
+        self.client = crate::client::wrap(self.client, wrapping);
         self
     }
 
@@ -241,6 +249,12 @@ impl Runtime {
     /// The client: throttled, counted, and unable to write once the lease is lost.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The client for what every instance does, whether it leads or not, such as answering a webhook:
+    /// throttled and counted like [`client`](Self::client), but its writes do not depend on the lease.
+    pub fn standby_client(&self) -> Client {
+        self.standby_client.clone()
     }
 
     /// The clock.
@@ -330,6 +344,13 @@ impl Runtime {
         self.leading.push(Box::pin(task));
     }
 
+    /// Runs something from the start, whether this process leads or not, such as a server every
+    /// instance has. It should end when [`stop`](Self::stop) is cancelled, and is dropped a little
+    /// later if it does not.
+    pub fn always(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.always.push(Box::pin(task));
+    }
+
     /// Runs everything until [`stop`](Self::stop) is cancelled.
     ///
     /// # Errors
@@ -340,6 +361,10 @@ impl Runtime {
     pub async fn run(self) -> Result<(), LeaseLost> {
         let mut background = JoinSet::new();
         let mut senders = JoinSet::new();
+        let mut always = JoinSet::new();
+        for task in self.always {
+            always.spawn(task);
+        }
         for task in self.watches {
             background.spawn(task);
         }
@@ -366,6 +391,9 @@ impl Runtime {
         if started {
             info!("Starting workers");
             result = lead(self.leading, election.as_mut(), &self.stop).await;
+        }
+        if result.is_ok() {
+            end(&mut always).await;
         }
         if let Some(election) = &mut election {
             self.metrics.set_leading(&election.options.name, false);
@@ -404,10 +432,7 @@ async fn lead(
     let ended = CancellationToken::new();
     let work = async {
         stop.cancelled().await;
-        let all = async { while leading.join_next().await.is_some() {} };
-        if timeout(END_LIMIT, all).await.is_err() {
-            error!(error = "some work did not end in time", "dropping it");
-        }
+        end(&mut leading).await;
         ended.cancel();
     };
     let Some(election) = election else {
@@ -419,6 +444,14 @@ async fn lead(
         // Returns only without the lease: `ended` is cancelled by the other branch.
         lost = election.hold(&ended) => lost,
         () = work => Ok(()),
+    }
+}
+
+/// Waits a while for tasks that were told to stop.
+async fn end(tasks: &mut JoinSet<()>) {
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if timeout(END_LIMIT, all).await.is_err() {
+        error!(error = "some work did not end in time", "dropping it");
     }
 }
 

@@ -112,5 +112,11 @@ string_enum! {
         ArtifactGenerator = "ArtifactGenerator",
         /// Written `ExternalArtifact`.
         ExternalArtifact = "ExternalArtifact",
+        /// Written `FluxInstance`.
+        FluxInstance = "FluxInstance",
+        /// Written `ResourceSet`.
+        ResourceSet = "ResourceSet",
+        /// Written `ResourceSetInputProvider`.
+        ResourceSetInputProvider = "ResourceSetInputProvider",
     }
 }

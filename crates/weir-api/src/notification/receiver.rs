@@ -117,8 +117,8 @@ pub struct ReceiverResource {
     /// Kind of the object.
     pub kind: EventSourceKind,
     /// Labels the object must have when the name is `*`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub match_labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_labels: Option<BTreeMap<String, String>>,
     /// Name of the object, or `*` for all.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,

@@ -1,0 +1,1 @@
+//! Alerts: which events are sent where.

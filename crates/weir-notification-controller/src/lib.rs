@@ -1,0 +1,36 @@
+//! The notification controller: sends events where people see them, and reconciles objects when webhooks arrive.
+//!
+//! [`server`] is the HTTP server both listeners use: it reads requests within limits and hands them, complete, to
+//! [`events`] (port 9090, what controllers post) or [`webhook`] (port 9292, what the outside posts). [`alert`] and
+//! [`provider`] reconcile the objects that say which events go where.
+//!
+//! # Invariants
+//! - A request costs bounded memory and time, whoever sends it, and whether it is complete or not.
+//! - A webhook changes nothing but `reconcile.fluxcd.io/requestedAt`, of objects its Receiver names.
+//! - Nothing about tokens, signatures or payloads is logged or answered.
+//! - Every instance serves; only the leader reconciles.
+
+pub mod alert;
+pub mod events;
+pub mod provider;
+pub mod server;
+pub mod settings;
+pub mod webhook;
+pub mod wiring;
+
+use std::process::ExitCode;
+
+use weir_runtime::flags;
+
+/// Runs the program until it is told to stop.
+pub fn main() -> ExitCode {
+    let flags: settings::Flags = flags::parse(&settings::PROGRAM);
+    // Its own events are Kubernetes events alone: they are not posted to itself.
+    let common = flags::Common { events_addr: String::new(), ..flags.common.clone() };
+    weir_runtime::run(
+        &settings::PROGRAM,
+        &common,
+        |settings| settings,
+        async |runtime| wiring::set_up(runtime, &flags).await,
+    )
+}

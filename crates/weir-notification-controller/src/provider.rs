@@ -1,0 +1,1 @@
+//! Providers: where events are sent.
