@@ -1,9 +1,12 @@
-//! CEL expressions over objects: readiness and health rules written by users.
+//! CEL expressions over objects: readiness and health rules, webhook filters and status names written by users.
+
+mod types;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 use cel::{Context, Env, Program, Value as CelValue, extensions};
 use serde_json::Value;
 
@@ -16,7 +19,37 @@ pub enum Numbers {
     Doubles,
 }
 
-/// An expression that gives a boolean.
+/// What an expression must give, found out before it is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// A boolean.
+    Boolean,
+    /// A text.
+    Text,
+    /// Anything.
+    Any,
+}
+
+/// Values for the variables of expressions, converted once for any number of evaluations.
+#[derive(Debug, Clone, Default)]
+pub struct Variables(Vec<(String, CelValue)>);
+
+impl Variables {
+    /// Variables with these values.
+    pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a Value)>, numbers: Numbers) -> Self {
+        let convert = |(name, value): (&str, &Value)| (name.to_owned(), convert(value, numbers));
+        Self(values.into_iter().map(convert).collect())
+    }
+
+    /// The same with one more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &Value, numbers: Numbers) -> Self {
+        self.0.push((name.to_owned(), convert(value, numbers)));
+        self
+    }
+}
+
+/// An expression over variables.
 pub struct Expression {
     source: String,
     program: Program,
@@ -32,6 +65,14 @@ pub enum ExpressionError {
         expression: String,
         /// The cause.
         message: String,
+    },
+    /// It gives another type than it must, or nobody can tell which it gives.
+    #[error("CEL expression output type mismatch: expected {expected}, got {found}")]
+    OutputType {
+        /// What it must give.
+        expected: &'static str,
+        /// What it gives.
+        found: String,
     },
     /// It could not be evaluated, for example because a field is missing.
     #[error("failed to evaluate the CEL expression '{expression}': {message}")]
@@ -76,6 +117,43 @@ impl Expression {
         Ok(Self { source: source.to_owned(), program })
     }
 
+    /// Parses an expression and checks that it reads no variables but these, and gives what it must.
+    ///
+    /// # Errors
+    /// When it does not parse, reads something else, or does not surely give what it must: a field
+    /// of a variable may hold anything, so an expression that is nothing but a field is refused
+    /// unless [`Output::Any`] is asked for.
+    pub fn compile(source: &str, output: Output, variables: &[&str]) -> Result<Self, ExpressionError> {
+        let expression = Self::parse(source)?;
+        let references = expression.program.references();
+        let mut read = references.variables();
+        read.sort_unstable();
+        // Functions such as `sets.contains` look like methods of a variable; macros have variables of their own.
+        let unknown = read.into_iter().find(|name| {
+            !variables.contains(name)
+                && !name.starts_with('@')
+                && !["sets", "strings", "base64", "optional"].contains(name)
+                && !binds(&expression.program.expression().expr, name)
+        });
+        if let Some(name) = unknown {
+            return Err(ExpressionError::Parse {
+                expression: source.to_owned(),
+                message: format!("undeclared reference to '{name}' (in container '')"),
+            });
+        }
+        let expected = match output {
+            Output::Boolean => types::Type::Bool,
+            Output::Text => types::Type::String,
+            Output::Any => return Ok(expression),
+        };
+        let found = types::of(expression.program.expression());
+        if found == expected {
+            return Ok(expression);
+        }
+        let expected = if output == Output::Boolean { "bool" } else { "string" };
+        Err(ExpressionError::OutputType { expected, found: found.to_string() })
+    }
+
     /// The expression as written.
     pub fn source(&self) -> &str {
         &self.source
@@ -90,17 +168,78 @@ impl Expression {
         variables: impl IntoIterator<Item = (&'a str, &'a Value)>,
         numbers: Numbers,
     ) -> Result<bool, ExpressionError> {
+        self.evaluate_boolean(&Variables::new(variables, numbers))
+    }
+
+    /// Evaluates the expression to a boolean.
+    ///
+    /// # Errors
+    /// When a field or function is missing, types do not fit, or the result is no boolean.
+    pub fn evaluate_boolean(&self, variables: &Variables) -> Result<bool, ExpressionError> {
+        match self.execute(variables)? {
+            CelValue::Bool(answer) => Ok(answer),
+            _ => Err(ExpressionError::NotBoolean { expression: self.source.clone() }),
+        }
+    }
+
+    /// Evaluates the expression to a text.
+    ///
+    /// # Errors
+    /// When a field or function is missing, types do not fit, or the result is no text.
+    pub fn evaluate_text(&self, variables: &Variables) -> Result<String, ExpressionError> {
+        match self.execute(variables)? {
+            CelValue::String(text) => Ok(text.to_string()),
+            _ => Err(self.failed("the result is no string".to_owned())),
+        }
+    }
+
+    /// Evaluates the expression to whatever it gives, as JSON.
+    ///
+    /// # Errors
+    /// When a field or function is missing, types do not fit, or the result has no place in JSON.
+    pub fn evaluate_value(&self, variables: &Variables) -> Result<Value, ExpressionError> {
+        let value = self.execute(variables)?;
+        to_json(&value).ok_or_else(|| self.failed("the result has no place in JSON".to_owned()))
+    }
+
+    fn execute(&self, variables: &Variables) -> Result<CelValue, ExpressionError> {
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
-        for (name, value) in variables {
-            context.add_variable_from_value(name, convert(value, numbers));
+        for (name, value) in &variables.0 {
+            context.add_variable_from_value(name.as_str(), value.clone());
         }
-        let failed = |message: String| ExpressionError::Evaluate { expression: self.source.clone(), message };
-        add_set_functions(&mut context).map_err(|error| failed(error.to_string()))?;
-        match self.program.execute(&context) {
-            Ok(CelValue::Bool(answer)) => Ok(answer),
-            Ok(_) => Err(ExpressionError::NotBoolean { expression: self.source.clone() }),
-            Err(error) => Err(failed(one_line(&error.to_string()))),
+        add_set_functions(&mut context).map_err(|error| self.failed(error.to_string()))?;
+        self.program.execute(&context).map_err(|error| self.failed(one_line(&error.to_string())))
+    }
+
+    fn failed(&self, message: String) -> ExpressionError {
+        ExpressionError::Evaluate { expression: self.source.clone(), message }
+    }
+}
+
+/// Whether a macro in the expression, such as `exists`, brings a variable of this name.
+fn binds(expression: &Expr, name: &str) -> bool {
+    let any = |inner: &[IdedExpr]| inner.iter().any(|inner| binds(&inner.expr, name));
+    let entry = |entry: &IdedEntryExpr| match &entry.expr {
+        EntryExpr::MapEntry(entry) => binds(&entry.key.expr, name) || binds(&entry.value.expr, name),
+        EntryExpr::StructField(field) => binds(&field.value.expr, name),
+    };
+    match expression {
+        Expr::Call(call) => {
+            any(&call.args) || call.target.as_ref().is_some_and(|target| binds(&target.expr, name))
         }
+        Expr::Comprehension(inner) => {
+            inner.iter_var == name
+                || inner.accu_var == name
+                || inner.iter_var2.as_deref() == Some(name)
+                || [&inner.iter_range, &inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
+                    .iter()
+                    .any(|inner| binds(&inner.expr, name))
+        }
+        Expr::List(list) => any(&list.elements),
+        Expr::Map(map) => map.entries.iter().any(entry),
+        Expr::Struct(object) => object.entries.iter().any(entry),
+        Expr::Select(select) => binds(&select.operand.expr, name),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => false,
     }
 }
 
@@ -132,6 +271,23 @@ fn convert(value: &Value, numbers: Numbers) -> CelValue {
             CelValue::from(map)
         }
     }
+}
+
+fn to_json(value: &CelValue) -> Option<Value> {
+    Some(match value {
+        CelValue::Null => Value::Null,
+        CelValue::Bool(value) => Value::Bool(*value),
+        CelValue::Int(number) => Value::from(*number),
+        CelValue::UInt(number) => Value::from(*number),
+        CelValue::Float(number) => Value::from(*number),
+        CelValue::String(text) => Value::String(text.to_string()),
+        CelValue::List(items) => Value::Array(items.iter().map(to_json).collect::<Option<_>>()?),
+        CelValue::Map(map) => {
+            let entry = |(key, value): (_, &CelValue)| Some((format!("{key}"), to_json(value)?));
+            Value::Object(map.map.iter().map(entry).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
 }
 
 type Items = Arc<Vec<CelValue>>;
@@ -202,5 +358,41 @@ mod tests {
             evaluate("status.ready").starts_with("failed to evaluate the CEL expression 'status.ready': ")
         );
         assert_eq!(evaluate("1 + 1"), "failed to evaluate CEL expression as boolean: '1 + 1'");
+    }
+
+    #[track_caller]
+    fn check_compile(source: &str, output: Output, expected: Result<(), &str>) {
+        let compiled = Expression::compile(source, output, &["req", "res"]).map(drop);
+        assert_eq!(compiled.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{source}");
+    }
+
+    #[test]
+    fn types_and_variables_are_checked_before_anything_is_evaluated() {
+        check_compile("req.tag == res.metadata.name", Output::Boolean, Ok(()));
+        check_compile("req.tags.exists(t, t == res.metadata.name)", Output::Boolean, Ok(()));
+        check_compile("sets.contains(req.tags, ['a'])", Output::Boolean, Ok(()));
+        check_compile("req.a + '/' + res.b", Output::Text, Ok(()));
+        check_compile("req.a", Output::Any, Ok(()));
+        let mismatch = "CEL expression output type mismatch: expected bool, got dyn";
+        check_compile("req.ok", Output::Boolean, Err(mismatch));
+        let mismatch = "CEL expression output type mismatch: expected string, got dyn";
+        check_compile("req.a", Output::Text, Err(mismatch));
+        let mismatch = "CEL expression output type mismatch: expected bool, got string";
+        check_compile("'a'", Output::Boolean, Err(mismatch));
+        let unknown = "failed to parse the CEL expression 'claims.sub == 'a'': undeclared reference to 'claims' (in container '')";
+        check_compile("claims.sub == 'a'", Output::Boolean, Err(unknown));
+    }
+
+    #[test]
+    fn results_are_text_or_any_value() {
+        let req = json!({"a": "x", "list": [1, 2], "n": 3});
+        let variables = Variables::new([("req", &req)], Numbers::Doubles);
+        let any = |source| Expression::compile(source, Output::Any, &["req"]).unwrap();
+        assert_eq!(any("req.a + '/b'").evaluate_text(&variables).unwrap(), "x/b");
+        assert!(any("req.n").evaluate_text(&variables).is_err());
+        assert_eq!(any("req.list.map(x, x * 2.0)").evaluate_value(&variables).unwrap(), json!([2.0, 4.0]));
+        let more = variables.clone().with("vars", &json!({"b": "c"}), Numbers::Doubles);
+        let read = Expression::compile("vars.b == 'c'", Output::Boolean, &["vars"]).unwrap();
+        assert_eq!(read.evaluate_boolean(&more), Ok(true));
     }
 }

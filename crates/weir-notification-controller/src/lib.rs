@@ -1,8 +1,9 @@
 //! The notification controller: sends events where people see them, and reconciles objects when webhooks arrive.
 //!
 //! [`server`] is the HTTP server both listeners use: it reads requests within limits and hands them, complete, to
-//! [`events`] (port 9090, what controllers post) or [`webhook`] (port 9292, what the outside posts). [`alert`] and
-//! [`provider`] reconcile the objects that say which events go where.
+//! [`events`] (port 9090, what controllers post) or [`webhook`] (port 9292, what the outside posts). [`receiver`]
+//! reconciles the objects that say which webhooks reconcile what; [`alert`] and [`provider`] those that say which
+//! events go where.
 //!
 //! # Invariants
 //! - A request costs bounded memory and time, whoever sends it, and whether it is complete or not.
@@ -12,7 +13,9 @@
 
 pub mod alert;
 pub mod events;
+pub mod filters;
 pub mod provider;
+pub mod receiver;
 pub mod server;
 pub mod settings;
 pub mod webhook;

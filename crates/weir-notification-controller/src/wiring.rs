@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 use tracing::info;
 use weir_api::notification::{Alert, Provider, Receiver};
-use weir_runtime::{Runtime, Store};
+use weir_notify::receiver::{Checker, KeySource};
+use weir_runtime::{Change, Handle, ObjectKey, Priority, Runtime, Store, Trigger};
 
 use crate::events::EventServer;
+use crate::receiver::ReceiverReconciler;
 use crate::server::{self, Handler, HttpMetrics, Limits};
 use crate::settings::{Flags, Settings};
 use crate::webhook::WebhookServer;
@@ -39,14 +43,48 @@ pub async fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError
     let metrics =
         HttpMetrics::new("gotk_event_http", "/", settings.export_http_path_metrics, &runtime.metrics());
     serve(runtime, "event server", &settings.events_addr, events, metrics).await?;
-    let webhooks = WebhookServer::new(runtime, &settings, &stores);
+    let checker = Checker::new(KeySource::new()?, runtime.clock());
+    // Every instance takes webhooks, so its writes do not depend on the lease.
+    let webhooks = WebhookServer::new(
+        runtime.standby_client(),
+        &stores.receivers,
+        checker,
+        runtime.clock(),
+        settings.no_cross_namespace_refs,
+    );
     let metrics = HttpMetrics::new(
         "gotk_receiver_http",
         "/hook/",
         settings.export_http_path_metrics,
         &runtime.metrics(),
     );
-    serve(runtime, "receiver server", &settings.receiver_addr, webhooks, metrics).await
+    serve(runtime, "receiver server", &settings.receiver_addr, webhooks, metrics).await?;
+    let reconciler = ReceiverReconciler { client: runtime.client() };
+    let handle = runtime.controller(&stores.receivers, reconciler, |_| {});
+    if !settings.gates.enabled("DisableConfigWatchers") {
+        follow_secrets(runtime, &stores.receivers, &handle);
+    }
+    Ok(())
+}
+
+/// Receivers run when their Secret changes or goes.
+fn follow_secrets(runtime: &mut Runtime, receivers: &Store<Receiver>, handle: &Handle) {
+    let by_secret = receivers.index(|receiver: &Receiver| {
+        let namespace = receiver.namespace().unwrap_or_default();
+        let secret = receiver.spec.secret_ref.as_ref();
+        secret.map(|secret| ObjectKey::new(&namespace, &secret.name).to_string()).into_iter().collect()
+    });
+    let handle = handle.clone();
+    runtime.watch_config_metadata::<Secret>().on_change(move |change| {
+        if matches!(change, Change::Added { initial: true, .. }) {
+            return;
+        }
+        let key = ObjectKey::of(&**change.object());
+        let trigger = Trigger { kind: "Secret".to_owned(), key };
+        for receiver in by_secret.get(&trigger.key.to_string()) {
+            handle.enqueue(&ObjectKey::of(&*receiver), Priority::Event, &trigger);
+        }
+    });
 }
 
 async fn serve<H: Handler>(

@@ -1,7 +1,7 @@
 //! Notifications: what an event says to each service, and how it gets there; webhooks and how they are checked.
 //!
 //! [`event`] has the events controllers post. [`provider`] turns an event into requests to a service, one pure
-//! function per service.
+//! function per service. [`receiver`] proves that a webhook comes from who may send it.
 //!
 //! # Invariants
 //! What a request says is a function of the event, the provider's settings and the answers so far: no clock, network or
@@ -9,3 +9,4 @@
 
 pub mod event;
 pub mod provider;
+pub mod receiver;
