@@ -17,6 +17,10 @@ pub const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
 pub const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
 /// The group and version of HelmReleases.
 pub const HELM: &str = "helm.toolkit.fluxcd.io/v2";
+/// The API version of Receivers.
+pub const NOTIFICATION: &str = "notification.toolkit.fluxcd.io/v1";
+/// The API version of Alerts and Providers.
+pub const NOTIFICATION_BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
 const FIELD_MANAGER: &str = "weir-e2e";
 

@@ -15,14 +15,16 @@ mod artifact;
 mod cluster;
 mod controller;
 mod git;
+mod post;
 mod proxy;
 mod scenario;
 mod wait;
 
 pub use artifact::ArtifactServer;
-pub use cluster::{Cluster, HELM, KUSTOMIZE, SOURCE, condition, text};
+pub use cluster::{Cluster, HELM, KUSTOMIZE, NOTIFICATION, NOTIFICATION_BETA, SOURCE, condition, text};
 pub use controller::{Controller, Launch, free_address};
 pub use git::{GitRequests, GitServer, Repository};
+pub use post::post;
 pub use proxy::{ApiProxy, Call, Counts, Faults};
 pub use scenario::{Scenario, scenario};
 pub use wait::{DEADLINE, eventually, holds};

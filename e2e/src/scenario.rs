@@ -16,8 +16,8 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::controller::free_address;
 use crate::{
-    ApiProxy, Cluster, Controller, DEADLINE, GitServer, HELM, KUSTOMIZE, Launch, SOURCE, condition,
-    eventually, text,
+    ApiProxy, Cluster, Controller, DEADLINE, GitServer, HELM, KUSTOMIZE, Launch, NOTIFICATION,
+    NOTIFICATION_BETA, SOURCE, condition, eventually, text,
 };
 
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
@@ -39,12 +39,18 @@ pub struct Scenario {
     pub kustomize_api: ApiProxy,
     /// What helm-controller asks of the API server.
     pub helm_api: ApiProxy,
+    /// What notification-controller asks of the API server.
+    pub notification_api: ApiProxy,
     /// source-controller, once started.
     pub source: Mutex<Option<Controller>>,
     /// kustomize-controller, once started.
     pub kustomize: Mutex<Option<Controller>>,
     /// helm-controller, once started.
     pub helm: Mutex<Option<Controller>>,
+    /// notification-controller, once started.
+    pub notification: Mutex<Option<Controller>>,
+    /// Where events are posted to, once notification-controller is started.
+    events: Mutex<Option<String>>,
     directory: TempDir,
     seed: u64,
 }
@@ -112,13 +118,14 @@ impl Scenario {
             .apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }))
             .await?;
         let directory = tempfile::Builder::new().prefix(&format!("{namespace}-")).tempdir()?;
-        for part in ["git", "source-storage", "source-tmp", "kustomize-tmp", "helm-tmp"] {
+        for part in ["git", "source-storage", "source-tmp", "kustomize-tmp", "helm-tmp", "notification-tmp"] {
             std::fs::create_dir(directory.path().join(part))?;
         }
         let git = GitServer::start(&directory.path().join("git")).await?;
         let source_api = ApiProxy::start(cluster.client()).await?;
         let kustomize_api = ApiProxy::start(cluster.client()).await?;
         let helm_api = ApiProxy::start(cluster.client()).await?;
+        let notification_api = ApiProxy::start(cluster.client()).await?;
         Ok(Self {
             namespace,
             cluster,
@@ -126,9 +133,12 @@ impl Scenario {
             source_api,
             kustomize_api,
             helm_api,
+            notification_api,
             source: Mutex::new(None),
             kustomize: Mutex::new(None),
             helm: Mutex::new(None),
+            notification: Mutex::new(None),
+            events: Mutex::new(None),
             directory,
             seed,
         })
@@ -174,6 +184,27 @@ impl Scenario {
         Ok(())
     }
 
+    /// Starts notification-controller, limited to the scenario's namespace, and gives the address webhooks are
+    /// posted to. Controllers that start after it post their events to it.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start_notification(&self) -> Result<String> {
+        let (events, webhooks) = (free_address().await?, free_address().await?);
+        let arguments = [
+            "--watch-all-namespaces=false".to_owned(),
+            "--log-level=debug".to_owned(),
+            "--min-retry-delay=200ms".to_owned(),
+            "--max-retry-delay=5s".to_owned(),
+            format!("--events-addr={events}"),
+            format!("--receiverAddr={webhooks}"),
+        ];
+        let launch = self.launch("notification", arguments.into(), &self.notification_api).await?;
+        *self.notification.lock().await = Some(Controller::start(launch).await?);
+        *self.events.lock().await = Some(format!("http://{events}/"));
+        Ok(format!("http://{webhooks}"))
+    }
+
     /// Starts both controllers, limited to the scenario's namespace, with short waits.
     ///
     /// # Errors
@@ -215,6 +246,9 @@ impl Scenario {
         std::fs::write(&kubeconfig, api.kubeconfig())?;
         let (health, metrics) = (free_address().await?, free_address().await?);
         arguments.extend([format!("--health-addr={health}"), format!("--metrics-addr={metrics}")]);
+        if let Some(events) = self.events.lock().await.as_ref() {
+            arguments.push(format!("--events-addr={events}"));
+        }
         let path = |path: &Path| path.display().to_string();
         Ok(Launch {
             binary: format!("{name}-controller"),
@@ -388,7 +422,7 @@ impl Scenario {
     /// Prints the scenario's objects, events and logs.
     async fn dump(&self) {
         let mut out = format!("==== state of {} (WEIR_E2E_SEED={})\n", self.namespace, self.seed);
-        for kind in ["GitRepository", "Kustomization", "HelmRelease"] {
+        for kind in ["GitRepository", "Kustomization", "HelmRelease", "Receiver"] {
             match self.cluster.list(toolkit_version(kind), kind, Some(&self.namespace), "").await {
                 Ok(objects) => {
                     for object in objects {
@@ -421,9 +455,12 @@ impl Scenario {
                 );
             }
         }
-        for (name, controller) in
-            [("source", &self.source), ("kustomize", &self.kustomize), ("helm", &self.helm)]
-        {
+        for (name, controller) in [
+            ("source", &self.source),
+            ("kustomize", &self.kustomize),
+            ("helm", &self.helm),
+            ("notification", &self.notification),
+        ] {
             if let Some(controller) = controller.lock().await.as_ref() {
                 let _ = writeln!(out, "---- log of {name}-controller\n{}", controller.log_tail(60));
             }
@@ -434,7 +471,7 @@ impl Scenario {
     /// Stops the controllers and removes every namespace of the scenario.
     async fn clean_up(&self) -> Result<()> {
         let mut stopped = Ok(());
-        for controller in [&self.source, &self.kustomize, &self.helm] {
+        for controller in [&self.source, &self.kustomize, &self.helm, &self.notification] {
             if let Some(mut controller) = controller.lock().await.take() {
                 stopped = stopped.and(controller.stop().await);
             }
@@ -443,7 +480,7 @@ impl Scenario {
             return self.report(&format!("kept, files in '{}'", self.directory.path().display()));
         }
         // Nobody is left to handle the finalizers.
-        for kind in ["GitRepository", "Kustomization", "HelmRelease"] {
+        for kind in ["GitRepository", "Kustomization", "HelmRelease", "Receiver", "Provider", "Alert"] {
             for object in self.cluster.list(toolkit_version(kind), kind, Some(&self.namespace), "").await? {
                 let (name, release) =
                     (text(&object, "/metadata/name"), json!({ "metadata": { "finalizers": null } }));
@@ -476,6 +513,8 @@ fn toolkit_version(kind: &str) -> &'static str {
     match kind {
         "Kustomization" => KUSTOMIZE,
         "HelmRelease" => HELM,
+        "Receiver" => NOTIFICATION,
+        "Alert" | "Provider" => NOTIFICATION_BETA,
         _ => SOURCE,
     }
 }

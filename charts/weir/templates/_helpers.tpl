@@ -7,7 +7,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 control-plane: controller
 {{- end }}
 
-{{/* A controller: dict "root" $ "name" string "values" map "args" list "source" bool */}}
+{{/* Where controllers post their events: what the values say, or the notification-controller of this release. */}}
+{{- define "weir.eventsAddr" -}}
+{{- if .Values.eventsAddr }}
+{{- .Values.eventsAddr }}
+{{- else if .Values.notificationController.create }}
+{{- printf "http://notification-controller.%s.svc.%s./" .Release.Namespace .Values.clusterDomain }}
+{{- end }}
+{{- end }}
+
+{{/* A controller: dict "root" $ "name" string "values" map "source" bool "notification" bool */}}
 {{- define "weir.controller" -}}
 {{- $root := .root }}
 apiVersion: v1
@@ -84,7 +93,9 @@ spec:
           image: {{ required "image.registry is empty: set it to the registry and repository prefix of the images" $root.Values.image.registry }}/{{ .name }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           args:
-            - --events-addr={{ $root.Values.eventsAddr }}
+            {{- if not .notification }}
+            - --events-addr={{ include "weir.eventsAddr" $root }}
+            {{- end }}
             - --watch-all-namespaces={{ $root.Values.watchAllNamespaces }}
             - --log-level={{ $root.Values.logLevel }}
             - --log-encoding=json
@@ -105,9 +116,14 @@ spec:
             {{- toYaml . | nindent 12 }}
             {{- end }}
           ports:
-            {{- if .source }}
+            {{- if or .source .notification }}
             - name: http
               containerPort: 9090
+              protocol: TCP
+            {{- end }}
+            {{- if .notification }}
+            - name: http-webhook
+              containerPort: 9292
               protocol: TCP
             {{- end }}
             - name: http-prom

@@ -143,12 +143,12 @@ impl Reconciler for ReceiverReconciler {
         pass: Pass<'_, String, ReceiverError>,
         ended: Ended,
     ) -> Conclusion {
-        conclude(object, pass, ended)
+        conclude(object, &pass, ended)
     }
 }
 
 /// Conditions, events and what follows from a run. Pure.
-fn conclude(object: &mut Receiver, pass: Pass<'_, String, ReceiverError>, ended: Ended) -> Conclusion {
+fn conclude(object: &mut Receiver, pass: &Pass<'_, String, ReceiverError>, ended: Ended) -> Conclusion {
     let generation = object.generation();
     let stamp = Stamp { generation, now: ended.now.into() };
     match pass {
@@ -165,7 +165,7 @@ fn conclude(object: &mut Receiver, pass: Pass<'_, String, ReceiverError>, ended:
             condition::delete(conditions, types::RECONCILING);
             condition::delete(conditions, types::STALLED);
             condition::mark_true(conditions, types::READY, reason::SUCCEEDED, &message, stamp);
-            object.status_mut().webhook_path = Some(path.clone());
+            object.status_mut().webhook_path = Some((*path).clone());
             object.set_observed_generation(generation);
             let interval = object.spec.interval;
             let message = format!("Reconciliation finished, next run in {interval}");

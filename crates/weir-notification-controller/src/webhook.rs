@@ -79,6 +79,12 @@ impl WebhookServer {
     }
 }
 
+/// Filters, and the request they look at.
+struct Looking {
+    filters: Arc<Filters>,
+    sent: Arc<Sent>,
+}
+
 /// What Receivers are looked up by: how long a look-up takes tells something about this, and nothing about the path.
 fn fingerprint(path: &str) -> String {
     hex::encode(Sha256::digest(path))
@@ -132,8 +138,8 @@ impl WebhookServer {
             }
         };
         info!("{}", accepted.about);
-        let filters = match self.filters(receiver, &accepted) {
-            Ok(filters) => filters,
+        let looking = match looking(receiver, &accepted) {
+            Ok(looking) => looking,
             Err(message) => {
                 error!(error = message, "unable to create resource filters");
                 return StatusCode::INTERNAL_SERVER_ERROR;
@@ -141,7 +147,7 @@ impl WebhookServer {
         };
         let mut status = StatusCode::OK;
         for index in 0..receiver.spec.resources.len() {
-            if let Err(message) = self.request_reconciliation(receiver, index, filters.as_ref()).await {
+            if let Err(message) = self.request_reconciliation(receiver, index, looking.as_ref()).await {
                 error!(error = message, "unable to request reconciliation");
                 status = StatusCode::INTERNAL_SERVER_ERROR;
             }
@@ -162,33 +168,19 @@ impl WebhookServer {
         checked.map_err(|rejected| chain(&rejected))
     }
 
-    /// The filters of a Receiver with what they look at; nothing if there are none.
-    fn filters(
-        &self,
-        receiver: &Receiver,
-        accepted: &Accepted<'_>,
-    ) -> Result<Option<(Arc<Filters>, Arc<Sent>)>, String> {
-        let filters = Filters::new(&receiver.spec).map_err(|error| error.to_string())?;
-        if filters.is_empty() {
-            return Ok(None);
-        }
-        let sent = Sent::new(&accepted.body, accepted.is_json, accepted.claims.as_ref());
-        Ok(Some((Arc::new(filters), Arc::new(sent.map_err(|error| chain(&error))?))))
-    }
-
     /// Asks the objects of one resource of a Receiver to reconcile.
     async fn request_reconciliation(
         &self,
         receiver: &Receiver,
         index: usize,
-        filters: Option<&(Arc<Filters>, Arc<Sent>)>,
+        looking: Option<&Looking>,
     ) -> Result<(), String> {
         let Some(resource) = receiver.spec.resources.get(index) else { return Ok(()) };
         let namespace = receiver.namespace().unwrap_or_default();
         let target = Target::new(resource, &namespace, self.no_cross_namespace_refs);
         let target = target.map_err(|error| error.to_string())?;
-        let filters = filters.filter(|(filters, _)| filters.concern(index));
-        if filters.is_none()
+        let looking = looking.filter(|looking| looking.filters.concern(index));
+        if looking.is_none()
             && let Some(annotated) = self.targets.annotate_named(&target).await
         {
             let name = annotated.map_err(|error| error.to_string())?;
@@ -210,9 +202,9 @@ impl WebhookServer {
             return Ok(());
         }
         let mut names: Vec<String> = found.iter().map(targets::name).collect();
-        if let Some((filters, sent)) = filters {
+        if let Some(looking) = looking {
             let objects: Vec<_> = found.iter().map(|object| targets::as_resource(object, &target)).collect();
-            let passes = self.evaluate(Arc::clone(filters), Arc::clone(sent), index, objects).await?;
+            let passes = self.evaluate(looking, index, objects).await?;
             let mut passes = passes.into_iter();
             names.retain(|name| {
                 let pass = passes.next().unwrap_or_default();
@@ -233,12 +225,12 @@ impl WebhookServer {
     /// Evaluates filters where nothing else waits for them.
     async fn evaluate(
         &self,
-        filters: Arc<Filters>,
-        sent: Arc<Sent>,
+        looking: &Looking,
         index: usize,
         objects: Vec<serde_json::Value>,
     ) -> Result<Vec<bool>, String> {
         let permit = Arc::clone(&self.filters).acquire_owned();
+        let (filters, sent) = (Arc::clone(&looking.filters), Arc::clone(&looking.sent));
         let evaluated = async {
             let permit = permit.await.map_err(|error| error.to_string())?;
             let work = tokio::task::spawn_blocking(move || {
@@ -252,6 +244,16 @@ impl WebhookServer {
             .await
             .unwrap_or_else(|_| Err("the filters take too long".to_owned()))
     }
+}
+
+/// The filters of a Receiver with what they look at; nothing if there are none.
+fn looking(receiver: &Receiver, accepted: &Accepted<'_>) -> Result<Option<Looking>, String> {
+    let filters = Filters::new(&receiver.spec).map_err(|error| error.to_string())?;
+    if filters.is_empty() {
+        return Ok(None);
+    }
+    let sent = Sent::new(&accepted.body, accepted.is_json, accepted.claims.as_ref());
+    Ok(Some(Looking { filters: Arc::new(filters), sent: Arc::new(sent.map_err(|error| chain(&error))?) }))
 }
 
 fn tell_annotated(target: &Target, names: &[String]) {

@@ -72,7 +72,10 @@ fn follow_secrets(runtime: &mut Runtime, receivers: &Store<Receiver>, handle: &H
     let by_secret = receivers.index(|receiver: &Receiver| {
         let namespace = receiver.namespace().unwrap_or_default();
         let secret = receiver.spec.secret_ref.as_ref();
-        secret.map(|secret| ObjectKey::new(&namespace, &secret.name).to_string()).into_iter().collect()
+        secret
+            .map(|secret| ObjectKey::new(namespace.as_str(), secret.name.as_str()).to_string())
+            .into_iter()
+            .collect()
     });
     let handle = handle.clone();
     runtime.watch_config_metadata::<Secret>().on_change(move |change| {

@@ -6,4 +6,5 @@ mod fleet;
 mod helm;
 mod kills;
 mod lifecycle;
+mod notifications;
 mod quiet;

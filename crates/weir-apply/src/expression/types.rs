@@ -102,9 +102,13 @@ fn of_call(call: &CallExpr) -> Type {
         | "contains"
         | "matches"
         | "hasValue"
-        | "bool" => Type::Bool,
-        // `sets.contains` and its kin are calls of a function on what looks like a variable.
-        "sets.contains" | "sets.equivalent" | "sets.intersects" | "equivalent" | "intersects" => Type::Bool,
+        | "bool"
+        // `sets.contains` and its kin are methods of what looks like a variable, or functions.
+        | "equivalent"
+        | "intersects"
+        | "sets.contains"
+        | "sets.equivalent"
+        | "sets.intersects" => Type::Bool,
         "size" | "indexOf" | "lastIndexOf" | "int" | "getFullYear" | "getMonth" | "getDate" | "getHours"
         | "getMinutes" | "getSeconds" => Type::Int,
         "uint" => Type::Uint,

@@ -52,7 +52,7 @@ fn the_path_is_that_of_the_reference() {
 fn success_shows_the_path() {
     let mut object = receiver(&github(), &json!({"observedGeneration": -1}));
     let path = "/hook/abc".to_owned();
-    let conclusion = conclude(&mut object, Pass::Reconciled(Ok(&path)), ended());
+    let conclusion = conclude(&mut object, &Pass::Reconciled(Ok(&path)), ended());
     assert_eq!(told(object.conditions()), ["Ready=True Succeeded: Receiver initialized for path: /hook/abc"]);
     let status = object.status.unwrap();
     assert_eq!((status.observed_generation, status.webhook_path.as_deref()), (3, Some("/hook/abc")));
@@ -69,7 +69,7 @@ fn a_missing_token_closes_the_door_and_is_tried_again() {
     let mut object = receiver(&github(), &before);
     let failed =
         Failed::Error(ReceiverError::Token(CredentialsError::NoToken { secret: "apps/token".to_owned() }));
-    let conclusion = conclude(&mut object, Pass::Reconciled(Err(&failed)), ended());
+    let conclusion = conclude(&mut object, &Pass::Reconciled(Err(&failed)), ended());
     assert_eq!(
         told(object.conditions()),
         [
@@ -90,7 +90,7 @@ fn a_missing_token_closes_the_door_and_is_tried_again() {
 fn a_wrong_spec_is_terminal() {
     let mut object = receiver(&github(), &json!({"observedGeneration": 2, "webhookPath": "/hook/abc"}));
     let failed = Failed::Error(ReceiverError::Spec(InvalidSpec::Expression("invalid x".to_owned())));
-    let conclusion = conclude(&mut object, Pass::Reconciled(Err(&failed)), ended());
+    let conclusion = conclude(&mut object, &Pass::Reconciled(Err(&failed)), ended());
     let message = "Reconciliation failed terminally due to configuration error: invalid x";
     assert_eq!(
         told(object.conditions()),
@@ -104,7 +104,7 @@ fn a_wrong_spec_is_terminal() {
     assert_eq!(notices(&conclusion), [format!("Error InvalidCELExpression: {message}")]);
     // And when it is right again, nothing of that is left.
     let path = "/hook/abc".to_owned();
-    conclude(&mut object, Pass::Reconciled(Ok(&path)), ended());
+    conclude(&mut object, &Pass::Reconciled(Ok(&path)), ended());
     assert_eq!(told(object.conditions()), ["Ready=True Succeeded: Receiver initialized for path: /hook/abc"]);
 }
 
@@ -115,14 +115,14 @@ fn a_suspended_object_stays_as_it_is() {
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 2,
     }]});
     let mut object = receiver(&github(), &before);
-    let conclusion = conclude(&mut object, Pass::Suspended, ended());
+    let conclusion = conclude(&mut object, &Pass::Suspended, ended());
     assert_eq!(told(object.conditions()), ["Ready=True Succeeded: m"]);
     assert_eq!(object.status.unwrap().observed_generation, 3);
     assert_eq!((conclusion.requeue, conclusion.notices.len()), (Requeue::Never, 0));
 }
 
 #[track_caller]
-fn check(change: Value, expected: &str) {
+fn check(change: &Value, expected: &str) {
     let mut spec = github();
     for (key, value) in change.as_object().unwrap() {
         spec[key] = value.clone();
@@ -134,19 +134,19 @@ fn check(change: Value, expected: &str) {
 #[test]
 fn specs_the_api_server_should_have_refused() {
     assert_eq!(validate(&receiver(&github(), &json!({})).spec), Ok(()));
-    check(json!({"secretRef": null}), "secretRef is required when type is not generic-oidc");
+    check(&json!({"secretRef": null}), "secretRef is required when type is not generic-oidc");
     check(
-        json!({"type": "generic-oidc", "secretRef": null}),
+        &json!({"type": "generic-oidc", "secretRef": null}),
         "generic-oidc receiver requires at least one oidcProvider",
     );
     let provider = json!({"issuerURL": "https://a", "validations": [{"expression": "true", "message": "m"}]});
-    check(json!({"oidcProviders": [provider]}), "oidcProviders can only be set when type is generic-oidc");
+    check(&json!({"oidcProviders": [provider]}), "oidcProviders can only be set when type is generic-oidc");
     check(
-        json!({"type": "generic-oidc", "oidcProviders": [provider]}),
+        &json!({"type": "generic-oidc", "oidcProviders": [provider]}),
         "secretRef cannot be set when type is generic-oidc",
     );
     let oidc = |providers: Value, expected: &str| {
-        check(json!({"type": "generic-oidc", "secretRef": null, "oidcProviders": providers}), expected);
+        check(&json!({"type": "generic-oidc", "secretRef": null, "oidcProviders": providers}), expected);
     };
     oidc(json!([{"issuerURL": "", "validations": []}]), "oidcProviders[0]: issuerURL is required");
     oidc(
@@ -165,7 +165,7 @@ fn specs_the_api_server_should_have_refused() {
          CEL expression output type mismatch: expected bool, got dyn",
     );
     check(
-        json!({"resourceFilter": "req.ok"}),
+        &json!({"resourceFilter": "req.ok"}),
         "invalid resourceFilter expression: CEL expression output type mismatch: expected bool, got dyn",
     );
 }

@@ -113,9 +113,9 @@ mod tests {
 
     #[tokio::test]
     async fn cancelled_work_is_done_by_the_next_one() {
-        let (coalescer, go) = (Coalescer::default(), Semaphore::new(0));
-        let ask = |number| {
-            coalescer.run(&"a", async {
+        let (coalescer, go) = (&Coalescer::default(), &Semaphore::new(0));
+        let ask = |number: u32| {
+            coalescer.run(&"a", async move {
                 go.acquire().await.unwrap().forget();
                 number
             })

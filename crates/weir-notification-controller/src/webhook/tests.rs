@@ -1,7 +1,9 @@
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, Method};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use serde_json::{Value, json};
 use weir_base::clock::SystemClock;
 use weir_notify::receiver::KeySource;
@@ -21,6 +23,7 @@ struct World {
 
 impl World {
     async fn start(strict: bool) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let cluster = TestCluster::default();
         let client = Client::new(cluster.service(), "default");
         let store = Store::default();
@@ -77,7 +80,7 @@ impl World {
         let mut asked = Vec::new();
         for namespace in ["apps", "other"] {
             let api = self.repositories(namespace);
-            for object in api.list(&Default::default()).await.unwrap() {
+            for object in api.list(&ListParams::default()).await.unwrap() {
                 assert_eq!(object.annotations()["keep"], "me", "nothing else changes");
                 if object.annotations().contains_key("reconcile.fluxcd.io/requestedAt") {
                     let managers = object.managed_fields().iter().filter_map(|entry| entry.manager.clone());
@@ -304,6 +307,6 @@ async fn a_flood_is_answered_and_costs_the_api_server_little() {
 
 /// How many writes the cluster has seen, roughly.
 async fn revision(world: &World) -> u64 {
-    let list = world.repositories("apps").list(&Default::default()).await.unwrap();
+    let list = world.repositories("apps").list(&ListParams::default()).await.unwrap();
     list.metadata.resource_version.unwrap().parse().unwrap()
 }
