@@ -32,6 +32,7 @@ pub use known_hosts::{HostKeyError, KnownHosts, KnownHostsError};
 pub use select::{Reference, SelectError, Target};
 pub use ssh::{IdentityError, SshAlgorithms, SshCredentials, UnknownAlgorithm};
 pub use submodule::SubmoduleError;
+pub(crate) use verify::signs;
 pub use verify::{SignatureError, Signed, SigningKeys};
 pub use worktree::{ArchiveError, IncludeError, TreeError, Worktree};
 

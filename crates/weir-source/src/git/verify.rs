@@ -168,7 +168,7 @@ impl SigningKeys {
 }
 
 /// Whether the key, or a subkey of it that may sign, made the signature, and neither is revoked or expired.
-fn signs(key: &SignedPublicKey, signature: &DetachedSignature, payload: &[u8], now: i64) -> bool {
+pub(crate) fn signs(key: &SignedPublicKey, signature: &DetachedSignature, payload: &[u8], now: i64) -> bool {
     let own = || {
         let of_users = key.details.users.iter().flat_map(|user| &user.signatures);
         key.details.direct_signatures.iter().chain(of_users)

@@ -7,6 +7,7 @@
 mod entry;
 mod index;
 mod lookup;
+pub mod provenance;
 mod repository;
 mod yaml;
 

@@ -1,9 +1,12 @@
 //! `weir helm dependency`: the charts a chart needs, as `helm dependency` handles them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use sha2::{Digest as _, Sha256};
+use url::Url;
 use weir_base::clock::{Clock as _, SystemClock};
 use weir_base::version::{Constraint, Version};
 use weir_helm::chart::Chart;
@@ -11,9 +14,12 @@ use weir_helm::lock::{self, Lock};
 use weir_helm::metadata::Dependency;
 use weir_helm::package;
 use weir_helm::requirements::{self, Catalog, Origin};
+use weir_source::helm::ChartVersion;
 
+use super::fetch::{self, Registry, RegistryArguments};
 use super::go_error;
-use crate::error::Error;
+use super::repositories::Repositories;
+use crate::error::{self, Error};
 use crate::output;
 
 /// Arguments of `weir helm dependency`.
@@ -40,9 +46,11 @@ struct Reference {
     /// Directory of the chart
     #[arg(value_name = "CHART", default_value = ".")]
     chart: String,
-    /// Without effect: no indexes are kept
-    #[arg(long, hide = true)]
+    /// Use the indexes 'helm repo update' has stored instead of fetching them
+    #[arg(long)]
     skip_refresh: bool,
+    #[command(flatten)]
+    registry: RegistryArguments,
 }
 
 #[derive(Debug, Args)]
@@ -58,11 +66,8 @@ struct List {
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     match &arguments.command {
-        Command::Build(reference) => {
-            let mut manager = Manager::new(Path::new(&reference.chart), false)?;
-            manager.build()
-        }
-        Command::Update(reference) => update(Path::new(&reference.chart)),
+        Command::Build(reference) => Manager::of(reference)?.build(),
+        Command::Update(reference) => Manager::of(reference)?.update(),
         Command::List(arguments) => list(arguments),
     }
 }
@@ -81,12 +86,20 @@ struct Manager {
     chart: Chart,
     path: String,
     quiet: bool,
+    skip_refresh: bool,
+    registry: Registry,
+    known: Repositories,
+    /// The indexes that are needed, by the address of the repository.
+    indexes: BTreeMap<String, Result<String, String>>,
 }
 
-/// Charts in directories of this machine.
-struct Directories;
+/// Where versions of charts are looked up.
+struct Shelf<'m> {
+    indexes: &'m BTreeMap<String, Result<String, String>>,
+    registry: &'m Registry,
+}
 
-impl Catalog for Directories {
+impl Catalog for Shelf<'_> {
     fn directory(&mut self, path: &str) -> Result<Option<String>, String> {
         if !Path::new(path).exists() {
             return Ok(None);
@@ -95,15 +108,33 @@ impl Catalog for Directories {
     }
 
     fn versions(&mut self, dependency: &Dependency) -> Result<Vec<String>, String> {
-        Err(unreachable_repository(dependency))
+        if let Origin::Registry(repository) = dependency.origin() {
+            let place = format!("{repository}/{}", dependency.name);
+            return fetch::blocking(fetch::tags(&place, self.registry)).map_err(|error| {
+                format!(
+                    "could not retrieve list of tags for repository {repository}: {}",
+                    error::text(&error)
+                )
+            });
+        }
+        let versions = entries(self.indexes, dependency)?;
+        Ok(versions.into_iter().map(|version| version.version).collect())
     }
 }
 
-fn unreachable_repository(dependency: &Dependency) -> String {
-    format!(
-        "dependency {:?} comes from {:?}; only charts of this machine (file://, charts/) are handled",
-        dependency.name, dependency.repository
-    )
+/// All versions of a chart in the index of its repository.
+fn entries(
+    indexes: &BTreeMap<String, Result<String, String>>,
+    dependency: &Dependency,
+) -> Result<Vec<ChartVersion>, String> {
+    let not_found = || format!("{} chart not found in repo {}", dependency.name, dependency.repository);
+    let index = indexes.get(&dependency.repository).ok_or_else(not_found)?.as_ref().map_err(Clone::clone)?;
+    fetch::versions_of(index, &dependency.name).map_err(|_| not_found())
+}
+
+/// The name under which the index of a repository without a name is stored.
+fn unmanaged_name(repository: &str) -> String {
+    format!("helm-manager-{}", hex::encode(Sha256::digest(repository)))
 }
 
 fn helm(error: &dyn std::fmt::Display) -> Error {
@@ -111,6 +142,13 @@ fn helm(error: &dyn std::fmt::Display) -> Error {
 }
 
 impl Manager {
+    fn of(reference: &Reference) -> Result<Self, Error> {
+        let mut manager = Self::new(Path::new(&reference.chart), false)?;
+        manager.skip_refresh = reference.skip_refresh;
+        manager.registry = reference.registry.registry();
+        Ok(manager)
+    }
+
     fn new(chart: &Path, quiet: bool) -> Result<Self, Error> {
         let path = requirements::clean(&chart.display().to_string());
         let metadata = fs::metadata(&path).map_err(|error| {
@@ -120,7 +158,15 @@ impl Manager {
             return Err(helm(&"only unpacked charts can be updated"));
         }
         let chart = super::load_directory(Path::new(&path)).map_err(Error::Helm)?;
-        Ok(Self { chart, path, quiet })
+        Ok(Self {
+            chart,
+            path,
+            quiet,
+            skip_refresh: false,
+            registry: Registry::default(),
+            known: Repositories::read()?,
+            indexes: BTreeMap::new(),
+        })
     }
 
     fn say(&self, line: &str) -> Result<(), Error> {
@@ -129,18 +175,29 @@ impl Manager {
 
     fn build(&mut self) -> Result<(), Error> {
         let Some(lock) = self.chart.lock.clone() else { return self.update() };
-        self.check_directories(self.chart.metadata.dependencies.as_deref().unwrap_or_default())?;
-        lock.check(&self.chart.metadata).map_err(|error| helm(&error))?;
+        let mut metadata = self.chart.metadata.clone();
+        self.name_repositories(metadata.dependencies.as_deref_mut().unwrap_or_default())?;
+        // Older versions of Helm made the digest of the names, not of what they stand for.
+        let checked = lock.check(&metadata);
+        if metadata.api_version == "v1" {
+            checked.or_else(|_| lock.check(&self.chart.metadata))
+        } else {
+            checked
+        }
+        .map_err(|error| helm(&error))?;
         let mut locked = lock.dependencies.unwrap_or_default();
+        self.read_indexes(&locked)?;
         self.fill(&mut locked)
     }
 
     fn update(&mut self) -> Result<(), Error> {
-        let Some(wanted) = self.chart.metadata.dependencies.clone() else { return Ok(()) };
-        self.check_directories(&wanted)?;
+        let Some(mut wanted) = self.chart.metadata.dependencies.clone() else { return Ok(()) };
+        self.name_repositories(&mut wanted)?;
+        self.read_indexes(&wanted)?;
         let now = SystemClock.now().to_string();
-        let lock = requirements::resolve(&wanted, &self.path, &mut Directories, &now)
-            .map_err(|error| helm(&error))?;
+        let mut shelf = Shelf { indexes: &self.indexes, registry: &self.registry };
+        let lock =
+            requirements::resolve(&wanted, &self.path, &mut shelf, &now).map_err(|error| helm(&error))?;
         let mut chosen = lock.dependencies.unwrap_or_default();
         self.fill(&mut chosen)?;
         let lock = Lock {
@@ -152,6 +209,110 @@ impl Manager {
             return Ok(());
         }
         self.write_lock(&lock)
+    }
+
+    /// Puts addresses in the place of names of repositories. Directories that dependencies name must exist.
+    fn name_repositories(&self, dependencies: &mut [Dependency]) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        for dependency in dependencies {
+            match dependency.origin() {
+                Origin::Vendored | Origin::Registry(_) => {}
+                Origin::Directory(path) => {
+                    let path = requirements::local_path(&self.path, path);
+                    if !Path::new(&path).exists() {
+                        return Err(Error::Helm(format!("directory {path} not found")));
+                    }
+                }
+                Origin::Alias(name) => match self.known.named(name).map(|known| known.url.clone()) {
+                    Some(url) => dependency.repository = url,
+                    None => missing.push(dependency.repository.clone()),
+                },
+                Origin::Repository(address) => {
+                    if self.known.at(address).is_none() && Url::parse(address).is_err() {
+                        missing.push(address.to_owned());
+                    }
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut text = format!(
+            "no repository definition for {}. Please add them via 'helm repo add'",
+            missing.join(", ")
+        );
+        let is_address =
+            |name: &String| name.contains("//") || name.starts_with('@') || name.starts_with("alias:");
+        if !missing.iter().all(is_address) {
+            text.push_str(
+                "\nNote that repositories must be URLs or aliases. For example, to refer to the \"example\"\n\
+                 repository, use \"https://charts.example.com/\" or \"@example\" instead of\n\
+                 \"example\". Don't forget to add the repo, too ('helm repo add').",
+            );
+        }
+        Err(Error::Helm(text))
+    }
+
+    /// Fetches the indexes of all repositories that are needed, or takes the stored ones.
+    fn read_indexes(&mut self, dependencies: &[Dependency]) -> Result<(), Error> {
+        let mut addresses: Vec<String> = Vec::new();
+        for dependency in dependencies {
+            if let Origin::Repository(address) = dependency.origin()
+                && !addresses.iter().any(|other| other == address)
+            {
+                addresses.push(address.to_owned());
+            }
+        }
+        let (managed, unmanaged): (Vec<String>, Vec<String>) =
+            addresses.into_iter().partition(|address| self.known.at(address).is_some());
+        if !unmanaged.is_empty() && !self.skip_refresh {
+            self.say("Getting updates for unmanaged Helm repositories...")?;
+        }
+        for address in &unmanaged {
+            self.read_index(address)?;
+        }
+        if !managed.is_empty() && !self.skip_refresh {
+            self.say("Hang tight while we grab the latest from your chart repositories...")?;
+        }
+        for address in &managed {
+            self.read_index(address)?;
+        }
+        if !managed.is_empty() && !self.skip_refresh {
+            self.say("Update Complete. ⎈Happy Helming!⎈")?;
+        }
+        Ok(())
+    }
+
+    fn read_index(&mut self, address: &str) -> Result<(), Error> {
+        let known = self.known.at(address);
+        let name = known.map_or_else(|| unmanaged_name(address), |known| known.name.clone());
+        let mut index = None;
+        if !self.skip_refresh {
+            let shown = known.map_or(address, |known| known.name.as_str());
+            let login = known.map(|known| known.login.clone()).unwrap_or_default();
+            match fetch::blocking(fetch::index(address, &login)) {
+                Ok(fetched) => {
+                    self.say(&format!("...Successfully got an update from the {shown:?} chart repository"))?;
+                    index = Some(fetched);
+                }
+                Err(error) => {
+                    let also = if known.is_some() { format!(" ({address})") } else { String::new() };
+                    self.say(&format!(
+                        "...Unable to get an update from the {shown:?} chart repository{also}:\n\t{error}"
+                    ))?;
+                }
+            }
+        }
+        let index = index.map_or_else(
+            || {
+                fetch::cached(&name).map_err(|cause| {
+                    format!("no cached repository for {name} found. (try 'helm repo update'): {cause}")
+                })
+            },
+            Ok,
+        );
+        self.indexes.insert(address.to_owned(), index);
+        Ok(())
     }
 
     fn write_lock(&self, lock: &Lock) -> Result<(), Error> {
@@ -167,19 +328,6 @@ impl Manager {
             .map_err(|source| Error::WriteFile { path: target.display().to_string(), source })
     }
 
-    /// Directories that dependencies name must exist.
-    fn check_directories(&self, dependencies: &[Dependency]) -> Result<(), Error> {
-        for dependency in dependencies {
-            if let Origin::Directory(path) = dependency.origin() {
-                let path = requirements::local_path(&self.path, path);
-                if !Path::new(&path).exists() {
-                    return Err(Error::Helm(format!("directory {path} not found")));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Puts all charts into `charts/` and removes those of earlier versions. Nothing is written if one is missing.
     fn fill(&self, dependencies: &mut [Dependency]) -> Result<(), Error> {
         let charts = Path::new(&self.path).join("charts");
@@ -188,8 +336,9 @@ impl Manager {
         }
         self.say(&format!("Saving {} charts", dependencies.len()))?;
         let mut archives: Vec<(String, bytes::Bytes)> = Vec::new();
+        let mut fetched: Vec<String> = Vec::new();
         for dependency in dependencies.iter_mut() {
-            match self.archive(dependency, &charts) {
+            match self.archive(dependency, &charts, &mut fetched) {
                 Ok(archive) => archives.extend(archive),
                 Err(Failure::Fatal(error)) => return Err(Error::Helm(error)),
                 Err(Failure::Save(error)) => {
@@ -231,6 +380,7 @@ impl Manager {
         &self,
         dependency: &mut Dependency,
         charts: &Path,
+        fetched: &mut Vec<String>,
     ) -> Result<Option<(String, bytes::Bytes)>, Failure> {
         let name = dependency.name.clone();
         let bad_range = |error: &dyn std::fmt::Display| {
@@ -271,11 +421,66 @@ impl Manager {
                 dependency.version = found;
                 Ok(Some((package::file_name(&chart), archive)))
             }
-            Origin::Registry(_) | Origin::Alias(_) | Origin::Repository(_) => {
-                Err(Failure::Save(unreachable_repository(dependency)))
+            Origin::Registry(repository) => {
+                let address = format!("{repository}/{name}:{}", dependency.version.replace('+', "_"));
+                if !self.announce(dependency, &address, fetched)? {
+                    return Ok(None);
+                }
+                let archive = fetch::blocking(fetch::from_registry(&address, "", &self.registry, false));
+                let (archive, _, file) = archive.map_err(|error| could_not_download(&address, &error))?;
+                Ok(Some((file, archive)))
+            }
+            Origin::Alias(_) | Origin::Repository(_) => {
+                let address = self.chart_address(dependency).map_err(Failure::Save)?;
+                if !self.announce(dependency, &address, fetched)? {
+                    return Ok(None);
+                }
+                let repository = dependency.repository.as_str();
+                let login = self.known.at(repository).map(|known| known.login.clone()).unwrap_or_default();
+                let archive = fetch::blocking(fetch::download(repository, &login, &address))
+                    .map_err(|error| could_not_download(&address, &error))?;
+                let path = address.split(['?', '#']).next().unwrap_or_default();
+                let file = path.rsplit('/').next().filter(|file| !file.is_empty()).unwrap_or("chart.tgz");
+                Ok(Some((file.to_owned(), archive)))
             }
         }
     }
+
+    /// Says what is fetched; `false` if it has been fetched before.
+    fn announce(
+        &self,
+        dependency: &Dependency,
+        address: &str,
+        fetched: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
+        let again = fetched.iter().any(|other| other == address);
+        let verb = if again { "Already downloaded" } else { "Downloading" };
+        self.say(&format!("{verb} {} from repo {}", dependency.name, dependency.repository))
+            .map_err(|error| Failure::Fatal(error.to_string()))?;
+        fetched.push(address.to_owned());
+        Ok(!again)
+    }
+
+    /// Where the chosen version of a dependency can be fetched.
+    fn chart_address(&self, dependency: &Dependency) -> Result<String, String> {
+        let fail = |why: &str| format!("could not find : {why}");
+        let versions = entries(&self.indexes, dependency).map_err(|_| fail("entry not found"))?;
+        let wanted = Version::parse(&dependency.version).ok();
+        let same = |version: &ChartVersion| match (&wanted, Version::parse(&version.version)) {
+            (Some(wanted), Ok(version)) => version.cmp(wanted).is_eq(),
+            (Some(_), Err(_)) => false,
+            (None, _) => version.version == dependency.version,
+        };
+        let has_address =
+            |version: &&ChartVersion| version.urls.as_ref().is_some_and(|urls| !urls.is_empty());
+        let found = versions.iter().filter(has_address).find(|version| same(version));
+        let found = found.ok_or_else(|| fail("no matching version"))?;
+        fetch::first_address(&dependency.repository, found).ok_or_else(|| fail("no matching version"))
+    }
+}
+
+fn could_not_download(address: &str, error: &Error) -> Failure {
+    Failure::Save(format!("could not download {address}: {}", error::text(error)))
 }
 
 enum Failure {

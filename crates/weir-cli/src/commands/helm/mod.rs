@@ -1,9 +1,9 @@
-//! `weir helm`: charts of this machine, handled as the `helm` command does.
+//! `weir helm`: charts, handled as the `helm` command does.
 
 use std::fs;
 use std::io::{self, Read as _};
 use std::net::ToSocketAddrs as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use rand::Rng as _;
@@ -17,8 +17,12 @@ use crate::arguments::GlobalArguments;
 use crate::error::Error;
 
 mod dependency;
+mod fetch;
+mod jsonpath;
 mod lint;
 mod package;
+mod provenance;
+mod repositories;
 mod show;
 mod template;
 mod tree;
@@ -63,7 +67,7 @@ pub(crate) fn run(global: &GlobalArguments, arguments: &Arguments) -> Result<(),
 /// Flags with values for a chart. Later kinds win over earlier ones: files, JSON, typed, text, files as text, literal.
 #[derive(Debug, Args)]
 pub(crate) struct ValueArguments {
-    /// File with values, or - for stdin; may be repeated
+    /// File or address with values, or - for stdin; may be repeated
     #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',')]
     files: Vec<String>,
     /// Set values: a.b=1,c=x; may be repeated
@@ -130,7 +134,7 @@ fn read_values(path: &str) -> Result<Vec<u8>, String> {
         return Ok(data);
     }
     if path.starts_with("http://") || path.starts_with("https://") || path.starts_with("oci://") {
-        return Err(format!("values are read from files only, not from '{path}'"));
+        return fetch::values(path);
     }
     fs::read(path).map_err(|error| go_error("open", path, &error))
 }
@@ -146,22 +150,6 @@ fn go_error(action: &str, path: &str, error: &io::Error) -> String {
         _ => error.to_string(),
     };
     format!("{action} {path}: {cause}")
-}
-
-/// The absolute path of a chart of this machine.
-fn locate(reference: &str) -> Result<PathBuf, Error> {
-    let reference = reference.trim();
-    let path = Path::new(reference);
-    if path.exists() {
-        return std::path::absolute(path)
-            .map_err(|source| Error::File { path: reference.to_owned(), source });
-    }
-    if path.is_absolute() || reference.starts_with('.') {
-        return Err(Error::Helm(format!("path {reference:?} not found")));
-    }
-    Err(Error::Helm(format!(
-        "path {reference:?} not found; charts are read from this machine only, not from repositories"
-    )))
 }
 
 /// Loads a chart directory or archive.

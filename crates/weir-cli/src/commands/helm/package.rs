@@ -1,7 +1,7 @@
 //! `weir helm package`: makes archives of chart directories, as `helm package` does.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -9,7 +9,7 @@ use weir_base::version::Version;
 use weir_helm::chart::Chart;
 use weir_helm::{package, requirements};
 
-use super::go_error;
+use super::{go_error, provenance};
 use crate::error::Error;
 use crate::output;
 
@@ -31,15 +31,28 @@ pub(crate) struct Arguments {
     /// Update the dependencies first
     #[arg(short = 'u', long)]
     dependency_update: bool,
-    /// Refused: archives are not signed
-    #[arg(long, hide_short_help = true)]
+    /// Sign the archives with a key of OpenPGP
+    #[arg(long)]
     sign: bool,
+    /// Name of the key to sign with, or a part of it
+    #[arg(long, value_name = "NAME")]
+    key: Option<String>,
+    /// File with the secret keys
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
+    /// File with the passphrase of the key, or - for stdin
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<String>,
 }
 
 /// Packages and says where the archives are.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    if arguments.sign {
-        return Err(Error::Flag { flag: "sign", value: "archives are not signed".to_owned() });
+    let key = arguments.key.as_deref().unwrap_or_default();
+    if arguments.sign && key.is_empty() {
+        return Err(Error::Helm("--key is required for signing a package".to_owned()));
+    }
+    if arguments.sign && arguments.keyring.as_ref().is_some_and(|keyring| keyring.as_os_str().is_empty()) {
+        return Err(Error::Helm("--keyring is required for signing a package".to_owned()));
     }
     for path in &arguments.paths {
         fs::metadata(path).map_err(|error| Error::Helm(go_error("stat", path, &error)))?;
@@ -62,10 +75,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             Path::new(&arguments.destination).to_path_buf()
         };
         let name = save(&chart, directory, &destination)?;
+        if arguments.sign {
+            sign(arguments, key, &chart, &destination.join(&name))?;
+        }
         let shown = requirements::clean(&destination.join(name).display().to_string());
         output::data(&format!("Successfully packaged chart and saved it to: {shown}\n"))?;
     }
     Ok(())
+}
+
+/// Writes the file with the signature beside an archive.
+fn sign(arguments: &Arguments, key: &str, chart: &Chart, archive: &Path) -> Result<(), Error> {
+    let path = archive.display().to_string();
+    let bytes = fs::read(archive).map_err(|source| Error::File { path: path.clone(), source })?;
+    let name = archive.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = provenance::sign(
+        &bytes,
+        &name,
+        &package::metadata_text(&chart.metadata),
+        key,
+        arguments.keyring.as_deref(),
+        arguments.passphrase_file.as_deref(),
+    )?;
+    let beside = format!("{path}.prov");
+    fs::write(&beside, text).map_err(|source| Error::WriteFile { path: beside.clone(), source })
 }
 
 /// Writes the archive of a chart that lies in `directory`; gives its name.

@@ -4,6 +4,8 @@ use clap::{Args, Subcommand};
 use weir_helm::chart::Chart;
 use weir_helm::package;
 
+use super::fetch::{self, ChartArguments};
+use super::jsonpath;
 use crate::error::Error;
 use crate::output;
 
@@ -25,14 +27,25 @@ enum Part {
     /// Print the README
     Readme(Reference),
     /// Print values.yaml
-    Values(Reference),
+    Values(Values),
 }
 
 #[derive(Debug, Args)]
 struct Reference {
-    /// Directory or archive of the chart
+    /// The chart: a directory, an archive, REPOSITORY/CHART, or the address of an archive or in a registry
     #[arg(value_name = "CHART")]
     chart: String,
+    #[command(flatten)]
+    origin: ChartArguments,
+}
+
+#[derive(Debug, Args)]
+struct Values {
+    #[command(flatten)]
+    reference: Reference,
+    /// Print only what this JSONPath template gives
+    #[arg(long, value_name = "TEMPLATE")]
+    jsonpath: Option<String>,
 }
 
 /// Prints the wanted part.
@@ -41,8 +54,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     | Part::Chart(reference)
     | Part::Crds(reference)
     | Part::Readme(reference)
-    | Part::Values(reference)) = &arguments.part;
-    let chart = super::load(&super::locate(&reference.chart)?)?;
+    | Part::Values(Values { reference, .. })) = &arguments.part;
+    let chart = fetch::locate(&reference.chart, &reference.origin)?.load()?;
+    if let Part::Values(Values { jsonpath: Some(template), .. }) = &arguments.part {
+        let values = serde_json::Value::Object(chart.values);
+        return output::data(&jsonpath::print(template, &values).map_err(Error::Helm)?);
+    }
     output::data(&text(&chart, &arguments.part))
 }
 

@@ -14,6 +14,7 @@ use weir_helm::render::{self, Limits, ReleaseInfo, RenderInput};
 use weir_helm::values::{self, Mode, Table};
 use weir_helm::{dependencies, requirements, schema};
 
+use super::fetch::{self, ChartArguments, Located};
 use super::{Machine, ValueArguments};
 use crate::arguments::GlobalArguments;
 use crate::error::Error;
@@ -24,7 +25,8 @@ const NAME_BYTES_MAX: usize = 53;
 /// Arguments of `weir helm template`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Name of the release, 'release-name' when left out, and directory or archive of the chart
+    /// Name of the release, 'release-name' when left out, and the chart: a directory, an archive, REPOSITORY/CHART, or
+    /// the address of an archive or in a registry
     #[arg(value_name = "NAME] [CHART", required = true)]
     names: Vec<String>,
     #[command(flatten)]
@@ -83,12 +85,8 @@ pub(crate) struct Arguments {
     /// Refused: other programs are not run
     #[arg(long, value_name = "ARGUMENT", hide_short_help = true)]
     post_renderer_args: Vec<String>,
-    /// Refused: signatures are not checked
-    #[arg(long, hide_short_help = true)]
-    verify: bool,
-    /// Refused: charts are not fetched
-    #[arg(long, value_name = "URL", hide_short_help = true)]
-    repo: Option<String>,
+    #[command(flatten)]
+    origin: ChartArguments,
     #[command(flatten)]
     ignored: Ignored,
 }
@@ -100,8 +98,6 @@ struct Ignored {
     create_namespace: bool,
     #[arg(long, hide = true, value_name = "TEXT")]
     description: Option<String>,
-    #[arg(long, hide = true)]
-    devel: bool,
     #[arg(long, hide = true)]
     disable_openapi_validation: bool,
     #[arg(long, hide = true)]
@@ -128,10 +124,6 @@ struct Ignored {
     wait: Option<String>,
     #[arg(long, hide = true)]
     wait_for_jobs: bool,
-    #[arg(long, hide = true, value_name = "PATH")]
-    keyring: Option<String>,
-    #[arg(long = "version", hide = true, value_name = "RANGE")]
-    chart_version: Option<String>,
 }
 
 /// What a release consists of, as far as rendering got.
@@ -154,9 +146,9 @@ pub(crate) fn run(global: &GlobalArguments, arguments: &Arguments, debug: bool) 
     }
     capabilities.api_versions.extend(arguments.api_versions.iter().cloned());
     let (name, reference) = name_and_chart(arguments)?;
-    let path = super::locate(&reference)?;
+    let located = fetch::locate(&reference, &arguments.origin)?;
     let given = arguments.values.merge()?;
-    let chart = loaded(&path, arguments)?;
+    let chart = loaded(&located, arguments)?;
     if !matches!(chart.metadata.kind.as_str(), "" | "application") {
         return Err(Error::Helm(format!("{} charts are not installable", chart.metadata.kind)));
     }
@@ -196,12 +188,6 @@ fn refuse(arguments: &Arguments) -> Result<(), Error> {
     if arguments.post_renderer.is_some() || !arguments.post_renderer_args.is_empty() {
         return refused("post-renderer", "this command runs no other programs");
     }
-    if arguments.verify {
-        return refused("verify", "this command checks no signatures");
-    }
-    if arguments.repo.is_some() {
-        return refused("repo", "this command fetches no charts");
-    }
     Ok(())
 }
 
@@ -240,14 +226,17 @@ fn name_from(template: &str) -> Result<String, Error> {
 }
 
 /// The chart with all the charts it needs.
-fn loaded(path: &Path, arguments: &Arguments) -> Result<Chart, Error> {
-    let chart = super::load(path)?;
+fn loaded(located: &Located, arguments: &Arguments) -> Result<Chart, Error> {
+    let chart = located.load()?;
     let Err(missing) = requirements::check_present(&chart) else { return Ok(chart) };
     if !arguments.dependency_update {
         return Err(Error::Helm(format!(
             "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: {missing}"
         )));
     }
+    let Located::Path(path) = located else {
+        return Err(Error::Helm("only unpacked charts can be updated".to_owned()));
+    };
     super::dependency::update(path)?;
     super::load(path)
         .map_err(|error| Error::Helm(format!("failed reloading chart after repo update: {error}")))
