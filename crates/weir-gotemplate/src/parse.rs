@@ -8,7 +8,7 @@ use crate::functions::Functions;
 use crate::lex::{Lexer, Token, TokenKind};
 use crate::strconv;
 use crate::text::Text;
-use crate::tree::{Declared, Node, NodeId, Number, Span, Tree};
+use crate::tree::{Body, Declared, Node, NodeId, Number, Span, Tree};
 
 /// How deeply parentheses may be nested within one action, in levels.
 const PAREN_LEVELS_MAX: usize = 10_000;
@@ -22,12 +22,12 @@ const SHARED_TEXT_BYTES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     known: HashSet<Text, foldhash::fast::RandomState>,
-    spare: Vec<Tables>,
+    spare: Tables,
 }
 
 impl Clone for Names {
     fn clone(&self) -> Self {
-        Self { known: self.known.clone(), spare: Vec::new() }
+        Self { known: self.known.clone(), spare: Tables::default() }
     }
 }
 
@@ -53,45 +53,119 @@ pub(crate) fn parse(
     functions: &Functions,
     names: &mut Names,
 ) -> Result<Vec<Tree>, ParseError> {
-    let tables = names.spare.pop().unwrap_or_default();
+    let tables = std::mem::take(&mut names.spare);
     let mut parser = Parser {
         lexer: Lexer::new(source),
-        name: Rc::from(name),
-        source: Rc::from(source),
+        name,
+        source,
         functions,
         names,
         trees: Vec::new(),
-        state: State { tables, ..State::default() },
+        tables,
+        state: State::default(),
         pending: Vec::new(),
         control_level: 0,
     };
-    parser.top_level()?;
-    let main = parser.state.finish(Text::from(name), &parser.name, &parser.source);
-    let line = parser.state.tokens[0].line;
-    parser.add(main, line)?;
-    parser.names.spare.push(std::mem::take(&mut parser.state.tables));
-    let main = parser.trees.iter().position(|tree| &*tree.name == name.as_bytes());
-    if let Some(main) = main {
-        parser.trees.swap(0, main);
+    let parsed = parser.text();
+    let Parser { mut trees, mut tables, .. } = parser;
+    if let Err(error) = parsed {
+        tables.clear();
+        names.spare = tables;
+        return Err(error);
     }
-    Ok(parser.trees)
+    let body = Rc::new(tables.take(name, source));
+    names.spare = tables;
+    let main = trees.iter().position(|tree| &*tree.name == name.as_bytes());
+    if let Some(main) = main {
+        trees.swap(0, main);
+    }
+    let tree = |tree: Finished| Tree {
+        name: tree.name,
+        body: Rc::clone(&body),
+        root: tree.root,
+        slots: tree.slots,
+        empty: tree.empty,
+    };
+    Ok(trees.into_iter().map(tree).collect())
 }
 
-/// The tables of a tree while it grows; used again for the next.
+/// A definition that has been parsed.
+struct Finished {
+    name: Text,
+    root: NodeId,
+    slots: u32,
+    empty: bool,
+}
+
+/// The tables of a body while it grows; used again for the next.
 #[derive(Debug, Default)]
 struct Tables {
     nodes: Vec<Node>,
     positions: Vec<u32>,
     children: Vec<NodeId>,
     texts: Vec<Text>,
+    numbers: Vec<Number>,
     declared: Vec<Declared>,
+}
+
+impl Tables {
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.positions.clear();
+        self.children.clear();
+        self.texts.clear();
+        self.numbers.clear();
+        self.declared.clear();
+    }
+
+    /// The body, its tables exactly as large as needed.
+    fn take(&mut self, name: &str, source: &str) -> Body {
+        let body = Body {
+            parse_name: Rc::from(name),
+            source: Rc::from(source),
+            nodes: Box::from(self.nodes.as_slice()),
+            positions: Box::from(self.positions.as_slice()),
+            children: Box::from(self.children.as_slice()),
+            texts: self.texts.drain(..).collect(),
+            numbers: Box::from(self.numbers.as_slice()),
+            declared: Box::from(self.declared.as_slice()),
+        };
+        self.clear();
+        body
+    }
+
+    fn push(&mut self, node: Node, position: usize) -> NodeId {
+        self.nodes.push(node);
+        self.positions.push(position as u32);
+        (self.nodes.len() - 1) as NodeId
+    }
+
+    /// Adds a text to the table.
+    fn text(&mut self, text: Text) -> u32 {
+        self.texts.push(text);
+        (self.texts.len() - 1) as u32
+    }
+
+    fn number(&mut self, number: Number) -> u32 {
+        self.numbers.push(number);
+        (self.numbers.len() - 1) as u32
+    }
+
+    fn is_empty_node(&self, id: NodeId, source: &str) -> bool {
+        match &self.nodes[id as usize] {
+            Node::Text(text) => source[text.start as usize..][..text.len as usize].trim().is_empty(),
+            Node::List(nodes) => self.children[nodes.start as usize..][..nodes.len as usize]
+                .iter()
+                .all(|node| self.is_empty_node(*node, source)),
+            _ => false,
+        }
+    }
 }
 
 /// What belongs to the definition being parsed.
 struct State<'a> {
     tokens: [Token<'a>; 3],
     peeked: usize,
-    tables: Tables,
     /// The variables in scope and their slots.
     variables: Vec<(&'a str, Option<u32>)>,
     slots_used: u32,
@@ -108,7 +182,6 @@ impl Default for State<'_> {
         Self {
             tokens: [Token::none(), Token::none(), Token::none()],
             peeked: 0,
-            tables: Tables::default(),
             variables: vec![("$", Some(0))],
             slots_used: 1,
             slots_max: 1,
@@ -117,47 +190,6 @@ impl Default for State<'_> {
             paren_level: 0,
             root: 0,
             empty: true,
-        }
-    }
-}
-
-impl State<'_> {
-    fn finish(&mut self, name: Text, parse_name: &Rc<str>, source: &Rc<str>) -> Tree {
-        Tree {
-            name,
-            parse_name: Rc::clone(parse_name),
-            source: Rc::clone(source),
-            // Exactly as large as needed; the buffers are used again.
-            nodes: self.tables.nodes.drain(..).collect(),
-            positions: self.tables.positions.drain(..).collect(),
-            children: self.tables.children.drain(..).collect(),
-            texts: self.tables.texts.drain(..).collect(),
-            declared: self.tables.declared.drain(..).collect(),
-            root: self.root,
-            slots: self.slots_max,
-            empty: self.empty,
-        }
-    }
-
-    fn push(&mut self, node: Node, position: usize) -> NodeId {
-        self.tables.nodes.push(node);
-        self.tables.positions.push(position as u32);
-        (self.tables.nodes.len() - 1) as NodeId
-    }
-
-    /// Adds a text to the table.
-    fn text(&mut self, text: Text) -> u32 {
-        self.tables.texts.push(text);
-        (self.tables.texts.len() - 1) as u32
-    }
-
-    fn is_empty_node(&self, id: NodeId, source: &str) -> bool {
-        match &self.tables.nodes[id as usize] {
-            Node::Text(text) => source[text.start as usize..][..text.len as usize].trim().is_empty(),
-            Node::List(nodes) => self.tables.children[nodes.start as usize..][..nodes.len as usize]
-                .iter()
-                .all(|node| self.is_empty_node(*node, source)),
-            _ => false,
         }
     }
 }
@@ -176,11 +208,12 @@ enum Item {
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    name: Rc<str>,
-    source: Rc<str>,
+    name: &'a str,
+    source: &'a str,
     functions: &'a Functions,
     names: &'a mut Names,
-    trees: Vec<Tree>,
+    trees: Vec<Finished>,
+    tables: Tables,
     state: State<'a>,
     /// Instructions of lists that are not complete yet.
     pending: Vec<NodeId>,
@@ -197,8 +230,8 @@ fn span(token: &Token<'_>) -> Span {
 impl<'a> Parser<'a> {
     /// Makes a list of the instructions collected since `from`.
     fn list_since(&mut self, from: usize) -> Span {
-        let start = self.state.tables.children.len() as u32;
-        self.state.tables.children.extend_from_slice(&self.pending[from..]);
+        let start = self.tables.children.len() as u32;
+        self.tables.children.extend_from_slice(&self.pending[from..]);
         let len = (self.pending.len() - from) as u32;
         self.pending.truncate(from);
         Span { start, len }
@@ -292,7 +325,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes a finished definition in.
-    fn add(&mut self, tree: Tree, line: usize) -> Parsed<()> {
+    fn add(&mut self, tree: Finished, line: usize) -> Parsed<()> {
         if let Some(position) = self.trees.iter().position(|other| other.name == tree.name) {
             if self.trees[position].empty {
                 self.trees[position] = tree;
@@ -308,6 +341,18 @@ impl<'a> Parser<'a> {
             self.trees.push(tree);
         }
         Ok(())
+    }
+
+    fn finished(&self, name: Text) -> Finished {
+        Finished { name, root: self.state.root, slots: self.state.slots_max, empty: self.state.empty }
+    }
+
+    /// The text as a whole.
+    fn text(&mut self) -> Parsed<()> {
+        self.top_level()?;
+        let main = self.finished(Text::from(self.name));
+        let line = self.state.tokens[0].line;
+        self.add(main, line)
     }
 
     fn top_level(&mut self) -> Parsed<()> {
@@ -331,21 +376,19 @@ impl<'a> Parser<'a> {
             }
         }
         let nodes = self.list_since(from);
-        self.state.root = self.state.push(Node::List(nodes), position);
-        self.state.empty = self.state.is_empty_node(self.state.root, &self.source);
+        self.state.root = self.tables.push(Node::List(nodes), position);
+        self.state.empty = self.tables.is_empty_node(self.state.root, self.source);
         Ok(())
     }
 
     /// Begins a definition of its own; gives the state of the one around it.
     fn begin(&mut self) -> State<'a> {
-        let tables = self.names.spare.pop().unwrap_or_default();
-        std::mem::replace(&mut self.state, State { tables, ..State::default() })
+        std::mem::take(&mut self.state)
     }
 
     /// Goes on with the definition around the one that has ended.
     fn finish(&mut self, outer: State<'a>) {
-        let done = std::mem::replace(&mut self.state, outer);
-        self.names.spare.push(done.tables);
+        self.state = outer;
     }
 
     fn definition(&mut self) -> Parsed<()> {
@@ -366,9 +409,9 @@ impl<'a> Parser<'a> {
             return self.error(format!("unexpected {{{{else}}}} in {context}"));
         }
         self.state.root = root;
-        self.state.empty = self.state.is_empty_node(root, &self.source);
+        self.state.empty = self.tables.is_empty_node(root, self.source);
         let line = self.state.tokens[0].line;
-        let tree = self.state.finish(name, &self.name, &self.source);
+        let tree = self.finished(name);
         self.add(tree, line)
     }
 
@@ -380,7 +423,7 @@ impl<'a> Parser<'a> {
                 Item::Node(node) => self.pending.push(node),
                 Item::Ending(ending) => {
                     let nodes = self.list_since(from);
-                    let list = self.state.push(Node::List(nodes), position);
+                    let list = self.tables.push(Node::List(nodes), position);
                     return Ok((list, ending));
                 }
             }
@@ -391,7 +434,7 @@ impl<'a> Parser<'a> {
     fn text_or_action(&mut self) -> Parsed<Item> {
         let token = self.next_non_space();
         match token.kind {
-            TokenKind::Text => Ok(Item::Node(self.state.push(Node::Text(span(&token)), token.position))),
+            TokenKind::Text => Ok(Item::Node(self.tables.push(Node::Text(span(&token)), token.position))),
             TokenKind::LeftDelimiter => {
                 self.state.action_line = token.line;
                 let item = self.action();
@@ -431,7 +474,7 @@ impl<'a> Parser<'a> {
                 self.backup();
                 let position = self.peek().position;
                 let pipe = self.pipeline("command", TokenKind::RightDelimiter)?;
-                self.state.push(Node::Action(pipe), position)
+                self.tables.push(Node::Action(pipe), position)
             }
         };
         Ok(Item::Node(node))
@@ -445,7 +488,7 @@ impl<'a> Parser<'a> {
         if self.state.range_level == 0 {
             return self.error(format!("{{{{{word}}}}} outside {{{{range}}}}"));
         }
-        Ok(self.state.push(node, token.position))
+        Ok(self.tables.push(node, token.position))
     }
 
     fn control(&mut self, word: &str) -> Parsed<NodeId> {
@@ -464,7 +507,7 @@ impl<'a> Parser<'a> {
         let scope = self.state.variables.len();
         let slots = self.state.slots_used;
         let pipe = self.pipeline(word, TokenKind::RightDelimiter)?;
-        let position = self.state.tables.positions[pipe as usize] as usize;
+        let position = self.tables.positions[pipe as usize] as usize;
         let range = word == "range";
         self.state.range_level += usize::from(range);
         let (list, ending) = self.item_list()?;
@@ -483,7 +526,7 @@ impl<'a> Parser<'a> {
                     let inner = self.control(chained)?;
                     self.pending.push(inner);
                     let nodes = self.list_since(self.pending.len() - 1);
-                    Some(self.state.push(Node::List(nodes), line_position))
+                    Some(self.tables.push(Node::List(nodes), line_position))
                 } else {
                     let (list, ending) = self.item_list()?;
                     if let Ending::Else { .. } = ending {
@@ -500,7 +543,7 @@ impl<'a> Parser<'a> {
             "with" => Node::With { pipe, list, otherwise },
             _ => Node::Range { pipe, list, otherwise },
         };
-        Ok(self.state.push(node, position))
+        Ok(self.tables.push(node, position))
     }
 
     fn template_name(&mut self, token: &Token<'_>, context: &str) -> Parsed<Text> {
@@ -522,8 +565,8 @@ impl<'a> Parser<'a> {
             self.backup();
             pipe = Some(self.pipeline(context, TokenKind::RightDelimiter)?);
         }
-        let name = self.state.text(name);
-        Ok(self.state.push(Node::Template { name, pipe }, token.position))
+        let name = self.tables.text(name);
+        Ok(self.tables.push(Node::Template { name, pipe }, token.position))
     }
 
     fn block(&mut self) -> Parsed<NodeId> {
@@ -541,8 +584,8 @@ impl<'a> Parser<'a> {
         })?;
         self.control_level -= 1;
         self.finish(outer);
-        let name = self.state.text(name);
-        Ok(self.state.push(Node::Template { name, pipe: Some(pipe) }, token.position))
+        let name = self.tables.text(name);
+        Ok(self.tables.push(Node::Template { name, pipe: Some(pipe) }, token.position))
     }
 
     fn reserve_slot(&mut self) -> u32 {
@@ -608,7 +651,7 @@ impl<'a> Parser<'a> {
             let entry = self.state.variables.len();
             self.state.variables.push((name, shadowed));
             let name = self.names.get(name.as_bytes());
-            declared.push((entry, Declared { name: self.state.text(name), slot }));
+            declared.push((entry, Declared { name: self.tables.text(name), slot }));
         }
         let from = self.pending.len();
         loop {
@@ -643,21 +686,21 @@ impl<'a> Parser<'a> {
             return self.error(format!("missing value for {context}"));
         }
         for (index, command) in self.pending[from..].iter().enumerate().skip(1) {
-            let Node::Command(arguments) = self.state.tables.nodes[*command as usize] else { continue };
-            let first = self.state.tables.children[arguments.start as usize];
+            let Node::Command(arguments) = self.tables.nodes[*command as usize] else { continue };
+            let first = self.tables.children[arguments.start as usize];
             if let Node::Bool(_) | Node::Dot | Node::Nil | Node::Number(_) | Node::String { .. } =
-                self.state.tables.nodes[first as usize]
+                self.tables.nodes[first as usize]
             {
                 let stage = index + 1;
                 return self.error(format!("non executable command in pipeline stage {stage}"));
             }
         }
         let commands = self.list_since(from);
-        let table = &mut self.state.tables.declared;
+        let table = &mut self.tables.declared;
         let start = table.len() as u32;
         table.extend(declared.iter().map(|(_, variable)| *variable));
         let declared = Span { start, len: declared.len() as u32 };
-        Ok(self.state.push(Node::Pipe { declared, assign, commands }, position))
+        Ok(self.tables.push(Node::Pipe { declared, assign, commands }, position))
     }
 
     fn command(&mut self) -> Parsed<NodeId> {
@@ -681,7 +724,7 @@ impl<'a> Parser<'a> {
             return self.error("empty command");
         }
         let arguments = self.list_since(from);
-        Ok(self.state.push(Node::Command(arguments), position))
+        Ok(self.tables.push(Node::Command(arguments), position))
     }
 
     fn operand(&mut self) -> Parsed<Option<NodeId>> {
@@ -690,17 +733,17 @@ impl<'a> Parser<'a> {
             return Ok(Some(node));
         }
         let position = self.peek().position;
-        let start = self.state.tables.texts.len() as u32;
+        let start = self.tables.texts.len() as u32;
         let mut len = 0;
         while self.peek_kind() == TokenKind::Field {
             let token = self.next();
             let name = self.names.get(&token.text.as_bytes()[1..]);
-            self.state.text(name);
+            self.tables.text(name);
             len += 1;
         }
         // More fields on a field or variable extend it (they follow its own in the table); its position
         // moves to the extension.
-        let extended = match &mut self.state.tables.nodes[node as usize] {
+        let extended = match &mut self.tables.nodes[node as usize] {
             Node::Field(first) | Node::Variable { fields: first, .. } => {
                 first.len += len;
                 true
@@ -712,10 +755,10 @@ impl<'a> Parser<'a> {
             _ => false,
         };
         if extended {
-            self.state.tables.positions[node as usize] = position as u32;
+            self.tables.positions[node as usize] = position as u32;
             return Ok(Some(node));
         }
-        Ok(Some(self.state.push(Node::Chain { node, fields: Span { start, len } }, position)))
+        Ok(Some(self.tables.push(Node::Chain { node, fields: Span { start, len } }, position)))
     }
 
     fn written(&self, span: Span) -> &str {
@@ -723,10 +766,10 @@ impl<'a> Parser<'a> {
     }
 
     fn print_term(&self, id: NodeId) -> String {
-        match &self.state.tables.nodes[id as usize] {
+        match &self.tables.nodes[id as usize] {
             Node::Bool(value) => value.to_string(),
             Node::String { quoted, .. } => self.written(*quoted).to_owned(),
-            Node::Number(number) => self.written(number.text).to_owned(),
+            Node::Number(number) => self.written(self.tables.numbers[*number as usize].text).to_owned(),
             Node::Nil => "nil".to_owned(),
             _ => ".".to_owned(),
         }
@@ -749,7 +792,7 @@ impl<'a> Parser<'a> {
                 if let Some((_, slot)) = self.lookup(token.text) {
                     let slot = *slot;
                     let name = self.names.get(token.text.as_bytes());
-                    let name = self.state.text(name);
+                    let name = self.tables.text(name);
                     Node::Variable { slot, name, fields: Span { start: name + 1, len: 0 } }
                 } else {
                     let name = strconv::quoted(token.text);
@@ -758,11 +801,11 @@ impl<'a> Parser<'a> {
             }
             TokenKind::Field => {
                 let name = self.names.get(&token.text.as_bytes()[1..]);
-                Node::Field(Span { start: self.state.text(name), len: 1 })
+                Node::Field(Span { start: self.tables.text(name), len: 1 })
             }
             TokenKind::Bool => Node::Bool(token.text == "true"),
             TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => match number(&token) {
-                Ok(number) => Node::Number(Box::new(number)),
+                Ok(number) => Node::Number(self.tables.number(number)),
                 Err(message) => return self.error(message),
             },
             TokenKind::LeftParen => {
@@ -780,7 +823,7 @@ impl<'a> Parser<'a> {
             TokenKind::String | TokenKind::RawString => match strconv::unquote_literal(token.text) {
                 Some(text) => {
                     let text = self.names.get(&text);
-                    Node::String { quoted: span(&token), text: self.state.text(text) }
+                    Node::String { quoted: span(&token), text: self.tables.text(text) }
                 }
                 None => return self.error("invalid syntax"),
             },
@@ -789,7 +832,7 @@ impl<'a> Parser<'a> {
                 return Ok(None);
             }
         };
-        Ok(Some(self.state.push(node, token.position)))
+        Ok(Some(self.tables.push(node, token.position)))
     }
 }
 

@@ -7,10 +7,10 @@ use crate::function::Function;
 use crate::strconv;
 use crate::text::Text;
 
-/// The index of an instruction within its tree.
+/// The index of an instruction within its body.
 pub(crate) type NodeId = u32;
 
-/// A part of one of the tables of a tree, or of its source.
+/// A part of one of the tables of a body, or of its source.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -24,7 +24,7 @@ impl Span {
 }
 
 /// A number literal and the kinds it can stand for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Number {
     /// How it is written, within the source.
     pub(crate) text: Span,
@@ -35,8 +35,8 @@ pub(crate) struct Number {
     pub(crate) ideal_float: bool,
 }
 
-/// One instruction. Children, texts and declarations are in tables of the tree.
-#[derive(Debug)]
+/// One instruction. Children, texts, numbers and declarations are in tables of the body.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Node {
     List(Span),
     /// Text as it stands in the source.
@@ -73,7 +73,8 @@ pub(crate) enum Node {
     Dot,
     Nil,
     Bool(bool),
-    Number(Box<Number>),
+    /// Within the table of numbers.
+    Number(u32),
     String {
         /// As it is written in the source.
         quoted: Span,
@@ -98,12 +99,23 @@ pub(crate) struct Declared {
     pub(crate) slot: Option<u32>,
 }
 
-/// A compiled template.
+/// A compiled template: where its instructions begin in the text it was parsed from.
 #[derive(Debug)]
 pub(crate) struct Tree {
     /// The name it is defined under.
     pub(crate) name: Text,
-    /// The name of the text it was parsed from.
+    pub(crate) body: Rc<Body>,
+    pub(crate) root: NodeId,
+    /// How many variable slots a run needs.
+    pub(crate) slots: u32,
+    /// Whether it holds nothing but space and comments.
+    pub(crate) empty: bool,
+}
+
+/// A compiled text: the instructions of the text itself and of all definitions in it.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// The name of the text.
     pub(crate) parse_name: Rc<str>,
     pub(crate) source: Rc<str>,
     pub(crate) nodes: Box<[Node]>,
@@ -112,15 +124,11 @@ pub(crate) struct Tree {
     pub(crate) children: Box<[NodeId]>,
     /// Names and string literals.
     pub(crate) texts: Box<[Text]>,
+    pub(crate) numbers: Box<[Number]>,
     pub(crate) declared: Box<[Declared]>,
-    pub(crate) root: NodeId,
-    /// How many variable slots a run needs.
-    pub(crate) slots: u32,
-    /// Whether it holds nothing but space and comments.
-    pub(crate) empty: bool,
 }
 
-impl Tree {
+impl Body {
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
     }
@@ -135,6 +143,10 @@ impl Tree {
 
     pub(crate) fn text(&self, index: u32) -> &Text {
         &self.texts[index as usize]
+    }
+
+    pub(crate) fn number(&self, index: u32) -> &Number {
+        &self.numbers[index as usize]
     }
 
     pub(crate) fn declared(&self, span: Span) -> &[Declared] {
@@ -250,7 +262,7 @@ impl Tree {
             Node::Dot => out.push('.'),
             Node::Nil => out.push_str("nil"),
             Node::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Node::Number(number) => out.push_str(self.written(number.text)),
+            Node::Number(number) => out.push_str(self.written(self.number(*number).text)),
             Node::String { quoted, .. } => out.push_str(self.written(*quoted)),
             Node::Field(fields) => print_fields(out, self.texts(*fields)),
             Node::Variable { name, fields, .. } => {

@@ -2,9 +2,11 @@
 //!
 //! `cargo bench -p weir-helm --bench charts -- one DIR ROUNDS` does one chart again and again, `all DIR` every
 //! chart in DIR once. Prints one line: charts, failures, bytes rendered, milliseconds per round, peak memory in
-//! KiB; with `VERBOSE` set also errors and what each phase took.
+//! KiB; with `VERBOSE` set also errors and what each phase took. `print DIR` prints the manifests of one chart, to be
+//! compared with `helm template` as a whole process.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command line tool")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use weir_base::tree::MemoryTree;
 use weir_gotemplate::FixedHost;
 use weir_helm::capabilities::Capabilities;
 use weir_helm::chart::Chart;
+use weir_helm::manifest::{self, Order, SplitRule};
 use weir_helm::render::{self, Limits, ReleaseInfo, RenderInput};
 use weir_helm::values::{self, Mode, Table};
 use weir_helm::{dependencies, schema};
@@ -45,6 +48,17 @@ struct Spent {
 }
 
 fn render(tree: &MemoryTree, spent: &mut Spent) -> Result<usize, String> {
+    render_files(tree, spent).map(|files| files.values().map(String::len).sum())
+}
+
+/// The manifests as one text.
+fn manifests(tree: &MemoryTree) -> Result<String, String> {
+    let files = render_files(tree, &mut Spent::default())?;
+    let sorted = manifest::sort(&files, SplitRule::SwallowSpace, Order::Install);
+    sorted.map(|sorted| manifest::text(&sorted.manifests)).map_err(|error| error.to_string())
+}
+
+fn render_files(tree: &MemoryTree, spent: &mut Spent) -> Result<BTreeMap<String, String>, String> {
     let start = Instant::now();
     let mut chart = Chart::from_tree(tree, "").map_err(|error| error.to_string())?;
     let loaded = Instant::now();
@@ -66,10 +80,9 @@ fn render(tree: &MemoryTree, spent: &mut Spent) -> Result<usize, String> {
         limits: Limits::default(),
     };
     let rendered = render::render(&chart, &all, input).map_err(|error| error.to_string())?;
-    let size = rendered.values().map(String::len).sum();
-    drop((rendered, all, chart));
+    drop((all, chart));
     spent.render += valid.elapsed();
-    Ok(size)
+    Ok(rendered)
 }
 
 /// The most memory the process has had, in KiB.
@@ -87,6 +100,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [mode, directory, rounds] => (mode.as_str(), PathBuf::from(directory), rounds.parse()?),
         _ => return Ok(()),
     };
+    if mode == "print" {
+        let mut files = Vec::new();
+        read(&directory, "", &mut files)?;
+        print!("{}", manifests(&files.into_iter().collect())?);
+        return Ok(());
+    }
     let mut directories = vec![directory.clone()];
     if mode == "all" {
         directories = std::fs::read_dir(&directory)?

@@ -30,17 +30,21 @@ pub enum ValuesError {
 }
 
 /// Turns all numbers into floats, as reading YAML does in Go.
-pub fn with_floats(value: Json) -> Json {
+pub fn with_floats(mut value: Json) -> Json {
+    make_floats(&mut value);
+    value
+}
+
+fn make_floats(value: &mut Json) {
     match value {
-        Json::Number(number) => match number.as_f64().and_then(Number::from_f64) {
-            Some(float) => Json::Number(float),
-            None => Json::Number(number),
-        },
-        Json::Array(items) => Json::Array(items.into_iter().map(with_floats).collect()),
-        Json::Object(entries) => {
-            Json::Object(entries.into_iter().map(|(key, item)| (key, with_floats(item))).collect())
+        Json::Number(number) => {
+            if let Some(float) = number.as_f64().and_then(Number::from_f64) {
+                *number = float;
+            }
         }
-        other => other,
+        Json::Array(items) => items.iter_mut().for_each(make_floats),
+        Json::Object(entries) => entries.values_mut().for_each(make_floats),
+        Json::Null | Json::Bool(_) | Json::String(_) => {}
     }
 }
 
