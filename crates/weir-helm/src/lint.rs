@@ -570,23 +570,47 @@ fn maintainer_problem(metadata: &Metadata) -> Option<String> {
     })
 }
 
-/// A local part and a domain of at least two labels.
+/// A letter as mail addresses have them: those of other scripts count as well.
+fn is_mail_letter(letter: char) -> bool {
+    letter.is_ascii_alphabetic()
+        || matches!(letter, '\u{a0}'..='\u{d7ff}' | '\u{f900}'..='\u{fdcf}' | '\u{fdf0}'..='\u{ffef}')
+}
+
+/// A local part, which may be quoted, and a domain of at least two labels. The domain is judged as loosely as by Helm,
+/// which takes several dots in a row and a dot at the end.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    let local_ok = !local.is_empty()
-        && !local.starts_with('.')
-        && !local.ends_with('.')
-        && !local.contains("..")
-        && local.chars().all(|c| c.is_alphanumeric() || ".!#$%&'*+/=?^_`{|}~-".contains(c));
-    let labels: Vec<&str> = domain.split('.').collect();
-    let label = |label: &&str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.chars().all(|c| c.is_alphanumeric() || c == '-')
-    };
-    let top = labels.last().is_some_and(|label| label.chars().next().is_some_and(char::is_alphabetic));
-    local_ok && labels.len() > 1 && top && labels.iter().all(label)
+    let plain = |c: char| is_mail_letter(c) || c.is_ascii_digit() || "!#$%&'*+-/=?^_`{|}~".contains(c);
+    let atoms = local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(plain));
+    let local_ok = atoms || is_quoted_local(local);
+    local_ok && (is_mail_domain(domain) || domain.strip_suffix('.').is_some_and(is_mail_domain))
+}
+
+/// A quoted local part as Helm's expression has it: each character follows a quote of its own.
+fn is_quoted_local(local: &str) -> bool {
+    const BLANKS: [char; 2] = [' ', '\t'];
+    let Some(mut rest) = local.strip_suffix('"') else { return false };
+    while let Some(after) = rest.strip_prefix('"') {
+        let mut characters = after.trim_start_matches(BLANKS).chars();
+        match characters.next() {
+            None | Some('"' | '\\' | '\0' | '\n' | '\r') => return false,
+            Some(c) if !(c.is_ascii() || is_mail_letter(c)) => return false,
+            Some(_) => rest = characters.as_str(),
+        }
+    }
+    rest.trim_start_matches(BLANKS).is_empty()
+}
+
+fn is_mail_domain(domain: &str) -> bool {
+    let Some((before, top)) = domain.rsplit_once('.') else { return false };
+    let edge = |c: Option<char>| c.is_some_and(|c| is_mail_letter(c) || c.is_ascii_digit());
+    let inner = |c: char| edge(Some(c)) || "-_~".contains(c);
+    edge(before.chars().next())
+        && edge(before.chars().next_back())
+        && before.chars().all(|c| inner(c) || c == '.')
+        && top.chars().next().is_some_and(is_mail_letter)
+        && top.chars().next_back().is_some_and(is_mail_letter)
+        && top.chars().all(inner)
 }
 
 /// An address of the web, perhaps without its scheme.
@@ -693,6 +717,23 @@ mod tests {
             ("a@example", false),
             ("a", false),
             ("@example.com", false),
+            ("a..b@example.com", false),
+            ("a.@example.com", false),
+            ("\"a b\"@example.com", false),
+            ("\"a@b\"@example.com", false),
+            ("\"a\"@example.com", true),
+            ("a@-example.com", false),
+            ("a@example.c0m", true),
+            ("a@example.com0", false),
+            ("a@example.com.", true),
+            ("a@ex..ample.com", true),
+            ("a@ex_ample.com", true),
+            ("a@_example.com", false),
+            ("ä@exämple.de", true),
+            ("a@example.de-", false),
+            ("a@1.de", true),
+            ("a b@example.com", false),
+            ("a@exa~mple.com", true),
         ] {
             assert_eq!(is_email(text), expected, "{text}");
         }

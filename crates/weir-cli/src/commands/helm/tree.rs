@@ -25,7 +25,9 @@ impl Files for Machine {
 
     fn list(&self, path: &str) -> Option<Vec<Entry>> {
         let entries = fs::read_dir(full(path)).ok()?.filter_map(Result::ok).filter_map(|entry| {
-            let directory = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir());
+            // Only a link says nothing about what it leads to.
+            let kind = entry.file_type().ok()?;
+            let directory = if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() };
             Some(Entry { name: entry.file_name().into_string().ok()?, directory })
         });
         let mut entries: Vec<Entry> = entries.collect();
