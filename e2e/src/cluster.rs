@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 /// `apiVersion` of sources.
 pub const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
+/// API version of generators of artifacts.
+pub const EXTENSIONS: &str = "source.extensions.fluxcd.io/v1beta1";
 /// `apiVersion` of Kustomizations.
 pub const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
 /// The group and version of HelmReleases.

@@ -16,11 +16,23 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::controller::free_address;
 use crate::{
-    ApiProxy, Cluster, Controller, DEADLINE, GitServer, HELM, KUSTOMIZE, Launch, NOTIFICATION,
+    ApiProxy, Cluster, Controller, DEADLINE, EXTENSIONS, GitServer, HELM, KUSTOMIZE, Launch, NOTIFICATION,
     NOTIFICATION_BETA, SOURCE, condition, eventually, text,
 };
 
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+/// The kinds whose objects have finalizers.
+const KINDS: [&str; 9] = [
+    "GitRepository",
+    "OCIRepository",
+    "HelmRepository",
+    "HelmChart",
+    "Bucket",
+    "ArtifactGenerator",
+    "Kustomization",
+    "HelmRelease",
+    "Receiver",
+];
 const OWNED_BY: &str = "kustomize.toolkit.fluxcd.io/namespace";
 /// How long a whole scenario may take.
 const SCENARIO_DEADLINE: Duration = Duration::from_mins(8);
@@ -51,6 +63,8 @@ pub struct Scenario {
     pub notification: Mutex<Option<Controller>>,
     /// Where events are posted to, once notification-controller is started.
     events: Mutex<Option<String>>,
+    /// source-watcher, once started.
+    pub watcher: Mutex<Option<Controller>>,
     directory: TempDir,
     seed: u64,
 }
@@ -118,7 +132,16 @@ impl Scenario {
             .apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }))
             .await?;
         let directory = tempfile::Builder::new().prefix(&format!("{namespace}-")).tempdir()?;
-        for part in ["git", "source-storage", "source-tmp", "kustomize-tmp", "helm-tmp", "notification-tmp"] {
+        for part in [
+            "git",
+            "source-storage",
+            "source-tmp",
+            "kustomize-tmp",
+            "helm-tmp",
+            "watcher-storage",
+            "watcher-tmp",
+            "notification-tmp",
+        ] {
             std::fs::create_dir(directory.path().join(part))?;
         }
         let git = GitServer::start(&directory.path().join("git")).await?;
@@ -139,6 +162,7 @@ impl Scenario {
             helm: Mutex::new(None),
             notification: Mutex::new(None),
             events: Mutex::new(None),
+            watcher: Mutex::new(None),
             directory,
             seed,
         })
@@ -210,6 +234,14 @@ impl Scenario {
     /// # Errors
     /// One does not start.
     pub async fn start_controllers(&self) -> Result<()> {
+        self.start_controllers_with(&[]).await
+    }
+
+    /// As [`Scenario::start_controllers`], with more arguments for kustomize-controller.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub async fn start_controllers_with(&self, more: &[&str]) -> Result<()> {
         let storage = free_address().await?;
         let common = |name: &str| -> Vec<String> {
             let (min, max) = if name == "source" { ("200ms", "2s") } else { ("200ms", "5s") };
@@ -235,9 +267,38 @@ impl Scenario {
         *self.source.lock().await = Some(Controller::start(source).await?);
         let mut arguments = common("kustomize");
         arguments.push("--http-retry=2".to_owned());
+        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
         let kustomize = self.launch("kustomize", arguments, &self.kustomize_api).await?;
         *self.kustomize.lock().await = Some(Controller::start(kustomize).await?);
         Ok(())
+    }
+
+    /// Starts source-watcher, limited to the scenario's namespace, with short waits. What it asks of the API server is
+    /// counted with what source-controller asks.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start_watcher(&self) -> Result<()> {
+        let storage = free_address().await?;
+        let arguments = vec![
+            "--watch-all-namespaces=false".to_owned(),
+            "--requeue-dependency=1s".to_owned(),
+            "--interval-jitter-percentage=0".to_owned(),
+            "--log-level=debug".to_owned(),
+            "--min-retry-delay=200ms".to_owned(),
+            "--max-retry-delay=2s".to_owned(),
+            format!("--storage-path={}", self.watcher_storage().display()),
+            format!("--storage-addr={storage}"),
+            format!("--storage-adv-addr={storage}"),
+        ];
+        let launch = self.launch("watcher", arguments, &self.source_api).await?;
+        *self.watcher.lock().await = Some(Controller::start(launch).await?);
+        Ok(())
+    }
+
+    /// Where source-watcher keeps its artifacts.
+    pub fn watcher_storage(&self) -> PathBuf {
+        self.directory.path().join("watcher-storage")
     }
 
     async fn launch(&self, name: &str, mut arguments: Vec<String>, api: &ApiProxy) -> Result<Launch> {
@@ -251,7 +312,11 @@ impl Scenario {
         }
         let path = |path: &Path| path.display().to_string();
         Ok(Launch {
-            binary: format!("{name}-controller"),
+            binary: if name == "watcher" {
+                "source-watcher".to_owned()
+            } else {
+                format!("{name}-controller")
+            },
             arguments,
             environment: vec![
                 ("KUBECONFIG".to_owned(), path(&kubeconfig)),
@@ -422,7 +487,7 @@ impl Scenario {
     /// Prints the scenario's objects, events and logs.
     async fn dump(&self) {
         let mut out = format!("==== state of {} (WEIR_E2E_SEED={})\n", self.namespace, self.seed);
-        for kind in ["GitRepository", "Kustomization", "HelmRelease", "Receiver"] {
+        for kind in KINDS {
             match self.cluster.list(toolkit_version(kind), kind, Some(&self.namespace), "").await {
                 Ok(objects) => {
                     for object in objects {
@@ -455,23 +520,28 @@ impl Scenario {
                 );
             }
         }
-        for (name, controller) in [
-            ("source", &self.source),
-            ("kustomize", &self.kustomize),
-            ("helm", &self.helm),
-            ("notification", &self.notification),
-        ] {
+        for (name, controller) in self.controllers() {
             if let Some(controller) = controller.lock().await.as_ref() {
-                let _ = writeln!(out, "---- log of {name}-controller\n{}", controller.log_tail(60));
+                let _ = writeln!(out, "---- log of {name}\n{}", controller.log_tail(60));
             }
         }
         let _ = std::io::stderr().write_all(out.as_bytes());
     }
 
+    fn controllers(&self) -> [(&'static str, &Mutex<Option<Controller>>); 5] {
+        [
+            ("source-controller", &self.source),
+            ("source-watcher", &self.watcher),
+            ("kustomize-controller", &self.kustomize),
+            ("helm-controller", &self.helm),
+            ("notification-controller", &self.notification),
+        ]
+    }
+
     /// Stops the controllers and removes every namespace of the scenario.
     async fn clean_up(&self) -> Result<()> {
         let mut stopped = Ok(());
-        for controller in [&self.source, &self.kustomize, &self.helm, &self.notification] {
+        for (_, controller) in self.controllers() {
             if let Some(mut controller) = controller.lock().await.take() {
                 stopped = stopped.and(controller.stop().await);
             }
@@ -480,7 +550,7 @@ impl Scenario {
             return self.report(&format!("kept, files in '{}'", self.directory.path().display()));
         }
         // Nobody is left to handle the finalizers.
-        for kind in ["GitRepository", "Kustomization", "HelmRelease", "Receiver", "Provider", "Alert"] {
+        for kind in KINDS {
             for object in self.cluster.list(toolkit_version(kind), kind, Some(&self.namespace), "").await? {
                 let (name, release) =
                     (text(&object, "/metadata/name"), json!({ "metadata": { "finalizers": null } }));
@@ -515,6 +585,7 @@ fn toolkit_version(kind: &str) -> &'static str {
         "HelmRelease" => HELM,
         "Receiver" => NOTIFICATION,
         "Alert" | "Provider" => NOTIFICATION_BETA,
+        "ArtifactGenerator" => EXTENSIONS,
         _ => SOURCE,
     }
 }

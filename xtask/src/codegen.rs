@@ -64,8 +64,10 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let kustomize = &weir_kustomize_controller::settings::PROGRAM;
     let helm = &weir_helm_controller::settings::PROGRAM;
     let notification = &weir_notification_controller::settings::PROGRAM;
+    let watcher = &weir_source_watcher::PROGRAM;
     let controllers = [
         (source, flags::command::<weir_source_controller::Flags>(source)),
+        (watcher, flags::command::<weir_source_watcher::Flags>(watcher)),
         (kustomize, flags::command::<weir_kustomize_controller::settings::Flags>(kustomize)),
         (helm, flags::command::<weir_helm_controller::settings::Flags>(helm)),
         (notification, flags::command::<weir_notification_controller::settings::Flags>(notification)),

@@ -33,10 +33,12 @@ const LAYERS: &[(&str, Layer)] = &[
     ("weir-source", Layer::Effect),
     ("weir-apply", Layer::Effect),
     ("weir-helm", Layer::Effect),
+    ("weir-cloud", Layer::Effect),
     ("weir-kms", Layer::Effect),
     ("weir-notify", Layer::Effect),
     ("weir-runtime", Layer::Runtime),
     ("weir-source-controller", Layer::Control),
+    ("weir-source-watcher", Layer::Control),
     ("weir-kustomize-controller", Layer::Control),
     ("weir-helm-controller", Layer::Control),
     ("weir-notification-controller", Layer::Control),
@@ -57,6 +59,8 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("weir-kustomize", "weir-sops"),
     ("weir-helm", "weir-apply"),
     ("weir-source", "weir-artifact"),
+    ("weir-kms", "weir-cloud"),
+    ("weir-source", "weir-cloud"),
     ("weir-operator", "weir-web"),
 ];
 

@@ -36,6 +36,9 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         host_override: std::env::var(environment::SOURCE_CONTROLLER_LOCALHOST)
             .ok()
             .filter(|host| !host.is_empty()),
+        watcher_host_override: std::env::var(environment::SOURCE_WATCHER_LOCALHOST)
+            .ok()
+            .filter(|host| !host.is_empty()),
         ..FetchOptions::default()
     })?;
     let watch_configs = !settings.gates.enabled("DisableConfigWatchers");

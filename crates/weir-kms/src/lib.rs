@@ -11,8 +11,6 @@
 mod aws;
 mod azure;
 mod gcp;
-mod http;
-mod jwt;
 mod vault;
 
 use std::sync::Arc;
@@ -21,16 +19,11 @@ use async_trait::async_trait;
 use weir_base::clock::Clock;
 use weir_sops::{DataKey, KeyError, KeyService, LocalKeys, MasterKey, Place};
 
-pub use aws::AwsCredentials;
-pub use azure::AzureCredentials;
-pub use gcp::GcpCredentials;
-pub use http::{HttpError, Requests};
 pub use vault::{VaultToken, login as vault_login};
-
-/// Credentials that cannot be used. The text never shows them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidCredentials(pub String);
+pub use weir_cloud::aws::AwsCredentials;
+pub use weir_cloud::azure::AzureCredentials;
+pub use weir_cloud::gcp::GcpCredentials;
+pub use weir_cloud::{HttpError, InvalidCredentials, Requests};
 
 /// Where the services are; the default is the public ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

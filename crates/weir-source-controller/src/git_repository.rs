@@ -19,6 +19,7 @@ use decide::Job;
 use error::{Error, StorageFailure};
 use observe::Included;
 
+use crate::identity::Identities;
 use crate::source::status::{self as source_status, Before, Done};
 use crate::source::storage;
 
@@ -26,6 +27,8 @@ use crate::source::storage;
 pub struct GitRepositories {
     /// Reads Secrets.
     pub client: kube::Client,
+    /// Gives the identities of clouds and Apps.
+    pub identities: Arc<Identities>,
     /// Where artifacts go.
     pub storage: Arc<Storage>,
     /// The Git client.
@@ -96,11 +99,11 @@ impl Reconciler for GitRepositories {
 impl GitRepositories {
     /// Everything that decides what is fetched, and how.
     async fn observe(&self, run: &Run<GitRepository>, object: &GitRepository) -> Result<Job, Error> {
-        decide::supported(object)?;
         let proxy = observe::proxy(&self.client, object).await?;
         let url = decide::url(object)?;
         let secret = observe::secret(&self.client, object).await?;
-        let credentials = decide::credentials(object, &url, secret.as_ref(), proxy)?;
+        let mut credentials = decide::credentials(object, &url, secret.as_ref(), proxy)?;
+        Box::pin(observe::log_in(&self.identities, object, &url, secret.as_ref(), &mut credentials)).await?;
         let target = decide::target(object)?;
         let includes = observe::includes(&self.sources, object, self.requeue_dependency)?;
         let announce = run.update(|working| {

@@ -15,14 +15,16 @@ use weir_artifact::storage::{Storage, object_directory};
 use weir_artifact::unpack::{Limits, Symlinks, unpack};
 use weir_base::tree::MemoryTree;
 use weir_runtime::{Conclusion, Ended, Notice, ObjectKey, Pass, Reconciler, Run, Severity, Store};
+use weir_source::helm::ChartVersion;
 
 use crate::helm_repository::is_oci;
+use crate::identity::Identities;
 use crate::source::Source as _;
 use crate::source::status::{self as source_status, Before, Done};
-use crate::source::storage;
+use crate::source::{storage, verify};
 use build::{Build, Content};
 use error::{BuildFailure, Cause, Error, Reason};
-use remote::Remotes;
+use remote::{Remote, Remotes};
 
 /// The kinds charts come from.
 #[derive(Debug, Clone)]
@@ -62,9 +64,11 @@ impl Reconciler for HelmCharts {
             run.publish().await?;
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
-        decide::supported(object)?;
         let built = self.build(run, object).await?; // read: the chart and what it needs
         let summary = built.summary();
+        if object.spec.verify.is_none() {
+            run.update(status::not_verified);
+        }
         if run.update(|working| status::observed(working, &built, run.now())) {
             run.publish().await?;
         }
@@ -91,6 +95,7 @@ impl HelmCharts {
     /// fetches charts of up to `chart_bytes_max`.
     pub fn new(
         client: kube::Client,
+        identities: Arc<Identities>,
         storage: Arc<Storage>,
         sources: ChartSources,
         index_bytes_max: u64,
@@ -98,6 +103,7 @@ impl HelmCharts {
     ) -> Self {
         let remotes = Remotes {
             client,
+            identities,
             storage: Arc::clone(&storage),
             tables: Arc::default(),
             repositories: sources.helm.clone(),
@@ -164,15 +170,38 @@ impl HelmCharts {
             Error::remote(reason, Cause::FindRemote(Box::new(error)))
         })?;
         let version = decide::version(&found.version, &decide::remote_metadata(object))?;
+        let digest = self.verify(run, object, &remote, &found).await?;
         if let Some(built) = decide::cached(object, &run.snapshot(), &found.name, &version) {
             return Ok(built);
         }
         let bytes = remote
-            .download(&found)
+            .download(&found, digest)
             .await
             .map_err(|error| Error::remote(Reason::ChartPull, Cause::DownloadRemote(Box::new(error))))?;
         let (name, files) = (found.name, object.spec.values_files.clone());
         blocking(move || build::from_package(bytes, name, version, &files)).await?.map_err(Error::Build)
+    }
+
+    /// Makes sure that somebody who may signed the chart. The digest of what was verified is what is downloaded.
+    async fn verify(
+        &self,
+        run: &Run<HelmChart>,
+        object: &HelmChart,
+        remote: &Remote,
+        found: &ChartVersion,
+    ) -> Result<Option<String>, Error> {
+        let Some(wanted) = decide::wanted(object) else { return Ok(None) };
+        let failed = |cause| Error::Build(BuildFailure::new(Reason::Verification, cause));
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let policy = verify::policy(&self.remotes.client, namespace, &wanted).await;
+        let policy = policy.map_err(|error| failed(Cause::Verify(Box::new(error))))?;
+        let verified = Box::pin(remote.verify(found, &policy)).await;
+        let digest = verified.map_err(|error| match error {
+            Some(error) => failed(Cause::Verify(Box::new(error.into()))),
+            None => failed(Cause::NoSignatures),
+        })?;
+        run.update(|working| status::verified(working, &found.version, run.now()));
+        Ok(Some(digest))
     }
 
     /// A chart that lies in another source.

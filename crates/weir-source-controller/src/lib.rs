@@ -1,11 +1,13 @@
 //! Reconciles sources: fetches them, publishes artifacts and serves them over HTTP.
 //!
-//! GitRepository, OCIRepository, HelmRepository and HelmChart so far; `docs/COMPATIBILITY.md` lists what is missing.
+//! GitRepository, OCIRepository, HelmRepository, HelmChart and Bucket; `docs/COMPATIBILITY.md` lists what is missing.
 
+mod bucket;
 mod flags;
 mod git_repository;
 mod helm_chart;
 mod helm_repository;
+mod identity;
 mod oci_repository;
 mod source;
 
@@ -17,15 +19,19 @@ use tracing::{error, info};
 use weir_api::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use weir_artifact::{server, storage};
 use weir_base::error::chain;
+use weir_cloud::Environment;
+use weir_cloud::gcp::Federation;
 use weir_runtime::{
     Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store, Trigger, Watched,
 };
 use weir_source::git::{Git, Limits, SshAlgorithms};
 
+pub use bucket::Buckets;
 pub use flags::Flags;
 pub use git_repository::GitRepositories;
 pub use helm_chart::{ChartSources, HelmCharts};
 pub use helm_repository::HelmRepositories;
+pub use identity::{Identities, IdentityOptions};
 pub use oci_repository::OciRepositories;
 
 /// What is fixed about this program.
@@ -102,10 +108,20 @@ fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
             stop.cancel();
         }
     });
+    let options = IdentityOptions {
+        per_object: identity,
+        default_account: flags.service_account.default_service_account.clone(),
+        cached_max: flags.token_cache.token_cache_max_size,
+        cached_for: flags.token_cache.token_cache_max_duration,
+        environment: Environment::of_process(),
+        gcp: Federation::default(),
+    };
+    let identities = Arc::new(Identities::new(runtime.client(), runtime.clock(), options));
     let cache = std::env::temp_dir().join("source-controller").join("git");
     let sources = runtime.watch_primary::<GitRepository>();
     let reconciler = GitRepositories {
         client: runtime.client(),
+        identities: Arc::clone(&identities),
         storage: Arc::clone(&storage),
         git: Git::new(cache, Limits::default())?
             .with_algorithms(SshAlgorithms::new(&flags.ssh_kex_algos, &flags.ssh_hostkey_algos)?),
@@ -114,18 +130,30 @@ fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     };
     runtime.controller(&sources, reconciler, |_| {});
     let repositories = runtime.watch_primary::<OCIRepository>();
-    let reconciler = OciRepositories { client: runtime.client(), storage: Arc::clone(&storage) };
+    let reconciler = OciRepositories {
+        client: runtime.client(),
+        identities: Arc::clone(&identities),
+        storage: Arc::clone(&storage),
+    };
     runtime.controller(&repositories, reconciler, |_| {});
     let bytes = |flag: i64| u64::try_from(flag).unwrap_or_default();
     let index_bytes_max = bytes(flags.helm_index_max_size);
     let repositories = runtime.watch_primary::<HelmRepository>();
     let reconciler = HelmRepositories::new(runtime.client(), Arc::clone(&storage), index_bytes_max);
     runtime.controller(&repositories, reconciler, |_| {});
-    let sources =
-        ChartSources { helm: repositories, git: sources, bucket: runtime.watch_primary::<Bucket>() };
+    let buckets = runtime.watch_primary::<Bucket>();
+    let reconciler = Buckets {
+        client: runtime.client(),
+        storage: Arc::clone(&storage),
+        identities: Arc::clone(&identities),
+        clock: runtime.clock(),
+    };
+    runtime.controller(&buckets, reconciler, |_| {});
+    let sources = ChartSources { helm: repositories, git: sources, bucket: buckets };
     let charts = runtime.watch_primary::<HelmChart>();
     let reconciler = HelmCharts::new(
         runtime.client(),
+        identities,
         storage,
         sources.clone(),
         index_bytes_max,

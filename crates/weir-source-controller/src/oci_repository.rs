@@ -11,10 +11,12 @@ use std::sync::Arc;
 use weir_api::source::OCIRepository;
 use weir_artifact::storage::{Storage, object_directory};
 use weir_runtime::{Conclusion, Ended, Notice, Pass, Reconciler, Run, Severity};
+use weir_source::cosign;
 use weir_source::oci::{Image, Session};
 
+use crate::identity::Identities;
 use crate::source::status::{self as source_status, Before, Done};
-use crate::source::storage;
+use crate::source::{storage, verify};
 use decide::Resolved;
 use error::Error;
 
@@ -25,6 +27,8 @@ const LAYER_BYTES_MAX: u64 = 1 << 30;
 pub struct OciRepositories {
     /// Reads Secrets and ServiceAccounts.
     pub client: kube::Client,
+    /// Gives the identities of clouds.
+    pub identities: Arc<Identities>,
     /// Where artifacts go.
     pub storage: Arc<Storage>,
 }
@@ -49,12 +53,12 @@ impl Reconciler for OciRepositories {
             run.publish().await?;
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
-        decide::supported(object)?;
-        let access = observe::access(&self.client, object).await?; // read: Secrets
+        let access = observe::access(&self.client, &self.identities, object).await?; // read: Secrets, identities
         let repository = decide::repository(object)?; // pure
         let session = Session::new(repository, &access, object.spec.timeout.to_std())
             .map_err(|source| Error::Transport { url: object.spec.url.clone(), source })?;
         let resolved = Self::resolve(&session, object).await?; // read: tags, digest
+        self.verify(run, object, &session, &resolved).await?; // read: signatures
         if decide::is_stored(&run.snapshot(), &resolved.revision) {
             run.update(|working| {
                 source_status::fetched(working);
@@ -96,6 +100,39 @@ impl OciRepositories {
         let target = decide::with_tag(target, tag);
         let (tag, digest) = session.resolve(&target).await.map_err(Error::Digest)?;
         Ok(Resolved::new(&object.spec.url, tag, digest))
+    }
+
+    /// Makes sure that somebody who may signed the image; tells so, or what else is the case.
+    async fn verify(
+        &self,
+        run: &Run<OCIRepository>,
+        object: &OCIRepository,
+        session: &Session,
+        resolved: &Resolved,
+    ) -> Result<(), Error> {
+        let Some(wanted) = decide::wanted(object) else {
+            run.update(status::not_verified);
+            return Ok(());
+        };
+        if !decide::is_unverified(&run.snapshot(), &resolved.revision) {
+            return Ok(());
+        }
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let work = async {
+            let policy = verify::policy(&self.client, namespace, &wanted).await?;
+            cosign::verify(session, &resolved.digest, &resolved.reference, &policy).await?;
+            Ok::<(), verify::VerifyError>(())
+        };
+        if let Err(source) = Box::pin(work).await {
+            // People see which revision it is about.
+            let message = format!("new revision '{}' for '{}'", resolved.revision, resolved.reference);
+            run.update(|working| {
+                source_status::new_revision(working, &resolved.revision, &message, run.now())
+            });
+            return Err(Error::Verify { tool: wanted.tool(), source: Box::new(source) });
+        }
+        run.update(|working| status::verified(working, &resolved.revision, run.now()));
+        Ok(())
     }
 
     /// The manifest and the bytes of the selected layer.

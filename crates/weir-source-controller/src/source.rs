@@ -3,6 +3,7 @@
 pub(crate) mod secrets;
 pub(crate) mod status;
 pub(crate) mod storage;
+pub(crate) mod verify;
 
 use weir_api::condition::Summary;
 use weir_api::{Artifact, FluxObject};
@@ -39,6 +40,11 @@ pub(crate) trait SourceError: Classify {
 
     /// The condition that is false while this error stands.
     fn negates(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The reason of the condition that is false, where it differs from that of the event.
+    fn shown_false(&self) -> Option<&'static str> {
         None
     }
 

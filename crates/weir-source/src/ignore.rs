@@ -67,6 +67,13 @@ impl Rules {
         Self { patterns }
     }
 
+    /// Only the patterns of one ignore file and of the specification, without any exclusions by default, as for
+    /// buckets.
+    pub fn without_defaults(file: &str, spec: Option<&str>) -> Self {
+        let patterns = parse_lines(file, "").chain(parse_lines(spec.unwrap_or_default(), "")).collect();
+        Self { patterns }
+    }
+
     /// Whether the file or directory at `path` stays out.
     pub fn excludes(&self, path: &str, is_directory: bool) -> bool {
         self.patterns

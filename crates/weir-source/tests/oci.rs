@@ -263,3 +263,82 @@ async fn busy_and_silent_registries() {
     let text = chain(&session.resolve(&target(None, None)).await.unwrap_err());
     assert!(text.starts_with("GET http://127.0.0.1:1/v2/: "), "{text}");
 }
+
+/// Adds a blob or manifest under its digest, and manifests under a tag too; gives the digest.
+fn push(registry: &Shared, kind: &str, tag: Option<&str>, body: &[u8]) -> String {
+    let digest = Algorithm::Sha256.digest(body).to_string();
+    let place = if tag.is_some() { "manifests" } else { "blobs" };
+    let mut registry = registry.lock().unwrap();
+    for name in std::iter::once(digest.as_str()).chain(tag) {
+        registry.content.insert(format!("/v2/app/{place}/{name}"), (kind.to_owned(), body.to_vec()));
+    }
+    digest
+}
+
+#[tokio::test]
+async fn signatures_are_found_under_tags_and_through_referrers() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::SigningKey as _;
+    use weir_source::cosign::{Policy, PublicKey, verify};
+
+    const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+    const DIGEST: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
+    let (registry, address) = serve().await;
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let policy = Policy::Keys(vec![PublicKey::from_pem(pair.public_key_pem().as_bytes()).unwrap()]);
+    let session = || {
+        let repository = Repository::parse(&format!("oci://{address}/app")).unwrap();
+        Session::new(repository, &Access { insecure: true, ..Access::default() }, Duration::from_secs(20))
+            .unwrap()
+    };
+    let found = async || {
+        let result = verify(&session(), DIGEST, "example.com/app:1", &policy).await;
+        result.map_err(|error| chain(&error))
+    };
+    assert_eq!(found().await.unwrap_err(), "no matching signatures were found for 'example.com/app:1'");
+
+    // cosign 2: a tag made of the digest.
+    let payload = format!("{{\"critical\":{{\"image\":{{\"docker-manifest-digest\":\"{DIGEST}\"}}}}}}");
+    let layer = push(&registry, "application/octet-stream", None, payload.as_bytes());
+    let manifest = |signature: &[u8]| {
+        serde_json::json!({"schemaVersion": 2, "layers": [{
+            "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": layer, "size": 1,
+            "annotations": {"dev.cosignproject.cosign/signature": STANDARD.encode(signature)},
+        }]})
+        .to_string()
+    };
+    let tag = format!("{}.sig", DIGEST.replace(':', "-"));
+    push(&registry, MANIFEST, Some(&tag), manifest(b"wrong").as_bytes());
+    assert_eq!(
+        found().await.unwrap_err(),
+        "no matching signatures were found for 'example.com/app:1': the signature is not by a known key"
+    );
+    push(&registry, MANIFEST, Some(&tag), manifest(&pair.sign(payload.as_bytes()).unwrap()).as_bytes());
+    assert_eq!(found().await, Ok(()));
+    registry.lock().unwrap().content.clear();
+
+    // cosign 3: a bundle that refers to the image, in a registry that does not list what refers.
+    let statement = format!(
+        "{{\"predicateType\":\"https://sigstore.dev/cosign/sign/v1\",\"subject\":[{{\"digest\":{{\"sha256\":\"{}\"}}}}]}}",
+        DIGEST.trim_start_matches("sha256:")
+    );
+    let kind = "application/vnd.in-toto+json";
+    let message = format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len());
+    let bundle = serde_json::json!({"dsseEnvelope": {
+        "payload": STANDARD.encode(&statement), "payloadType": kind,
+        "signatures": [{"sig": STANDARD.encode(pair.sign(message.as_bytes()).unwrap())}],
+    }})
+    .to_string();
+    let bundle_type = "application/vnd.dev.sigstore.bundle.v0.3+json";
+    let layer = push(&registry, bundle_type, None, bundle.as_bytes());
+    let manifest = serde_json::json!({"layers": [{"mediaType": bundle_type, "digest": layer, "size": 1}]});
+    let manifest = push(&registry, MANIFEST, Some("unused"), manifest.to_string().as_bytes());
+    let index = serde_json::json!({"manifests": [
+        {"mediaType": MANIFEST, "digest": DIGEST, "size": 1, "artifactType": "application/spdx+json"},
+        {"mediaType": MANIFEST, "digest": manifest, "size": 1, "artifactType": bundle_type},
+    ]});
+    let index_type = "application/vnd.oci.image.index.v1+json";
+    push(&registry, index_type, Some(&DIGEST.replace(':', "-")), index.to_string().as_bytes());
+    assert_eq!(found().await, Ok(()));
+}

@@ -26,17 +26,6 @@ pub(super) struct Job {
     pub(super) includes: Vec<Included>,
 }
 
-/// Refuses what this controller would otherwise silently leave out.
-pub(super) fn supported(object: &GitRepository) -> Result<(), Error> {
-    let spec = &object.spec;
-    match spec.provider.unwrap_or_default() {
-        GitProvider::Generic => Ok(()),
-        GitProvider::Aws => Err(Error::NotSupported("provider 'aws' (spec.provider)")),
-        GitProvider::Azure => Err(Error::NotSupported("provider 'azure' (spec.provider)")),
-        GitProvider::Github => Err(Error::NotSupported("provider 'github' (spec.provider)")),
-    }
-}
-
 /// The parsed URL.
 pub(super) fn url(object: &GitRepository) -> Result<RedactedUrl, Error> {
     let text = &object.spec.url;
@@ -56,7 +45,8 @@ pub(super) fn credentials(
 ) -> Result<Credentials, Error> {
     let empty = BTreeMap::new();
     let data = secret.unwrap_or(&empty);
-    if data.get("githubAppID").is_some_and(|id| !id.is_empty()) {
+    let is_app = data.get("githubAppID").is_some_and(|id| !id.is_empty());
+    if is_app && object.spec.provider.unwrap_or_default() != GitProvider::Github {
         let name = object.spec.secret_ref.as_ref().map(|reference| reference.name.clone());
         return Err(Error::GithubAppWithoutProvider {
             namespace: namespace_of(object),

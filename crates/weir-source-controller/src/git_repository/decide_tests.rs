@@ -108,17 +108,6 @@ fn a_github_app_needs_its_provider() {
     );
 }
 
-#[test]
-fn what_is_missing_is_refused() {
-    #[track_caller]
-    fn check(spec: serde_json::Value, expected: &str) {
-        let error = supported(&object(spec, &json!({}))).unwrap_err();
-        assert_eq!(error.to_string(), format!("{expected} is not supported yet"));
-    }
-    check(json!({"provider": "github"}), "provider 'github' (spec.provider)");
-    supported(&object(json!({"provider": "generic"}), &json!({}))).unwrap();
-}
-
 fn artifact(revision: &str, digest: &str) -> serde_json::Value {
     json!({
         "revision": revision, "digest": digest, "path": "p", "url": "u",

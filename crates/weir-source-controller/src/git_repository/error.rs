@@ -8,11 +8,14 @@ use weir_api::names::condition::{
 };
 use weir_artifact::storage::StorageError;
 use weir_artifact::unpack::UnpackError;
+use weir_cloud::InvalidCredentials;
 use weir_runtime::{Class, Classify, PublishError};
+use weir_source::connection::ConnectionError;
 use weir_source::git::{
     ArchiveError, GitError, IdentityError, IncludeError, KnownHostsError, SelectError, SignatureError,
 };
 
+use crate::identity::IdentityError as CloudIdentityError;
 use crate::source::SourceError;
 use crate::source::secrets::SecretError;
 use crate::source::storage::{CheckError, RemoveError};
@@ -35,9 +38,40 @@ pub enum Error {
         #[source]
         source: url::ParseError,
     },
-    /// A field asks for something this controller cannot do.
-    #[error("{0} is not supported yet")]
-    NotSupported(&'static str),
+    /// There is no Secret with the data of an App.
+    #[error("secretRef with github app data must be specified when provider is set to github")]
+    NoGithubApp {
+        /// Whether only a change of the specification helps.
+        is_terminal: bool,
+    },
+    /// An identity is asked for that the feature gate forbids.
+    #[error(
+        "to use spec.serviceAccountName for provider authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller"
+    )]
+    FeatureGate,
+    /// The provider does not serve the URL.
+    #[error("failed to configure authentication options: '{url}' is not a repository of {provider}")]
+    ForeignUrl {
+        /// The URL, without credentials.
+        url: String,
+        /// The provider.
+        provider: &'static str,
+    },
+    /// The client that asks the provider cannot be built.
+    #[error("failed to configure authentication options")]
+    Connection(#[source] ConnectionError),
+    /// The data of an App cannot be used.
+    #[error("failed to configure authentication options")]
+    App(#[source] InvalidCredentials),
+    /// The provider gives no login.
+    #[error("failed to configure authentication options: failed to get credentials from {provider}")]
+    Provider {
+        /// The provider.
+        provider: &'static str,
+        /// Why not.
+        #[source]
+        source: CloudIdentityError,
+    },
     /// The Secret cannot be read.
     #[error(transparent)]
     Secret(SecretError),
@@ -239,7 +273,12 @@ impl SourceError for Error {
         match self {
             Self::Proxy(_)
             | Self::Url { .. }
-            | Self::NotSupported(_)
+            | Self::NoGithubApp { .. }
+            | Self::FeatureGate
+            | Self::ForeignUrl { .. }
+            | Self::Connection(_)
+            | Self::App(_)
+            | Self::Provider { .. }
             | Self::Secret(_)
             | Self::Authentication(_)
             | Self::GithubAppWithoutProvider { .. }
@@ -282,7 +321,10 @@ impl SourceError for Error {
 impl Classify for Error {
     fn class(&self) -> Class {
         match self {
-            Self::Url { .. } | Self::NotSupported(_) | Self::NoTagReference => Class::Terminal,
+            Self::Url { .. }
+            | Self::NoGithubApp { is_terminal: true }
+            | Self::FeatureGate
+            | Self::NoTagReference => Class::Terminal,
             Self::IncludeNotFound { retry, .. } | Self::IncludeNotReady { retry, .. } => {
                 Class::Waiting(*retry)
             }
@@ -290,6 +332,11 @@ impl Classify for Error {
             | Self::Proxy(_)
             | Self::Secret(_)
             | Self::Authentication(_)
+            | Self::NoGithubApp { is_terminal: false }
+            | Self::ForeignUrl { .. }
+            | Self::Connection(_)
+            | Self::App(_)
+            | Self::Provider { .. }
             | Self::GithubAppWithoutProvider { .. }
             | Self::Target(_)
             | Self::Client(_)
@@ -309,10 +356,18 @@ impl Classify for Error {
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Publish(_) => "PatchOperationFailed",
-            Self::Proxy(_) | Self::Secret(_) | Self::Authentication(_) => "AuthenticationFailed",
+            Self::Proxy(_)
+            | Self::Secret(_)
+            | Self::Authentication(_)
+            | Self::ForeignUrl { .. }
+            | Self::Connection(_)
+            | Self::App(_)
+            | Self::Provider { .. } => "AuthenticationFailed",
+            Self::FeatureGate => "FeatureGateDisabled",
             Self::Url { .. } => "URLInvalid",
-            Self::NotSupported(_) => "NotSupported",
-            Self::GithubAppWithoutProvider { .. } => "InvalidProviderConfiguration",
+            Self::NoGithubApp { .. } | Self::GithubAppWithoutProvider { .. } => {
+                "InvalidProviderConfiguration"
+            }
             Self::IncludeNotFound { .. } => "NotFound",
             Self::IncludeNotReady { .. } => "NoArtifact",
             Self::Target(_) | Self::Client(_) | Self::Checkout(_) | Self::Sparse(_) => "GitOperationFailed",

@@ -186,16 +186,16 @@ fn a_failure_keeps_the_artifact_and_its_end_is_told() {
 fn what_cannot_help_itself_stalls() {
     let mut object = object(3, &json!({"observedGeneration": 2}));
     begin(&mut object, time(LATE));
-    let failed = Failed::Error(Error::NotSupported("this"));
+    let failed = Failed::Error(Error::NoGithubApp { is_terminal: true });
     let conclusion = conclude_at(&mut object, &Pass::Reconciled(Err(&failed)), LATE);
     assert_eq!(conclusion.requeue, Requeue::Never);
     assert_eq!(object.observed_generation(), Some(3));
     assert_eq!(
         lines(&object),
         [
-            "Stalled=True NotSupported: this is not supported yet",
-            "Ready=False NotSupported: this is not supported yet",
-            "FetchFailed=True NotSupported: this is not supported yet",
+            "Stalled=True InvalidProviderConfiguration: secretRef with github app data must be specified when provider is set to github",
+            "Ready=False InvalidProviderConfiguration: secretRef with github app data must be specified when provider is set to github",
+            "FetchFailed=True InvalidProviderConfiguration: secretRef with github app data must be specified when provider is set to github",
         ]
     );
 }

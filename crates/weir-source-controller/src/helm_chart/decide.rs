@@ -8,16 +8,20 @@ use weir_base::version::Version;
 use super::build::{Build, Content};
 use super::error::{BuildFailure, Cause, Error, Reason};
 use crate::source::Source as _;
+use crate::source::verify::Wanted;
 
 /// How much of a digest or commit goes into a version.
 const REVISION_CHARACTERS: usize = 12;
 
-/// Refuses what this controller would otherwise silently leave out.
-pub(super) fn supported(object: &HelmChart) -> Result<(), Error> {
-    match object.spec.verify {
-        Some(_) => Err(Error::NotSupported("signature verification (spec.verify)")),
-        None => Ok(()),
-    }
+/// What must be verified, if anything.
+pub(super) fn wanted(object: &HelmChart) -> Option<Wanted<'_>> {
+    let verify = object.spec.verify.as_ref()?;
+    Some(Wanted {
+        provider: verify.provider,
+        keys: verify.secret_ref.as_ref(),
+        root: None,
+        identities: &verify.match_oidc_identity,
+    })
 }
 
 /// Whether a chart can have the name.
@@ -256,11 +260,5 @@ mod tests {
         assert!(!check(status(3, "True"), "main@sha1:2"));
         assert!(!check(status(2, "True"), "main@sha1:1"));
         assert!(!check(status(3, "False"), "main@sha1:1"));
-    }
-
-    #[test]
-    fn verification_is_refused() {
-        assert!(supported(&object(&json!({"verify": {"provider": "cosign"}}), &json!({}))).is_err());
-        assert!(supported(&object(&json!({}), &json!({}))).is_ok());
     }
 }

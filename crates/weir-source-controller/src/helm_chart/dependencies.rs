@@ -87,7 +87,7 @@ async fn fetch(
         })?;
     let version = found.version.clone();
     let bytes = remote
-        .download(&found)
+        .download(&found, None)
         .await
         .map_err(|source| DependencyError::Download { version: version.clone(), source: Box::new(source) })?;
     Chart::from_archive(&bytes)

@@ -18,6 +18,7 @@ use super::remote::RemoteError;
 use crate::helm_repository::AccessError;
 use crate::source::SourceError;
 use crate::source::storage::{CheckError, RemoveError};
+use crate::source::verify::VerifyError;
 
 /// The wait for a source that has nothing stored; it wakes the chart when it has.
 const SOURCE_WAIT: Duration = Duration::from_secs(30);
@@ -34,9 +35,6 @@ pub enum Error {
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// A field asks for something this controller cannot do.
-    #[error("{0} is not supported yet")]
-    NotSupported(&'static str),
     /// The source does not exist.
     #[error("failed to get source: {}.source.toolkit.fluxcd.io \"{name}\" not found", plural(*kind))]
     SourceUnavailable {
@@ -127,6 +125,8 @@ pub(super) enum Reason {
     DependencyBuild,
     /// The package cannot be made.
     ChartPackage,
+    /// Nobody who may signed it.
+    Verification,
 }
 
 impl Reason {
@@ -138,6 +138,7 @@ impl Reason {
             Self::ValuesFiles => "ValuesFilesError",
             Self::DependencyBuild => "DependencyBuildError",
             Self::ChartPackage => "ChartPackageError",
+            Self::Verification => "ChartVerificationError",
         }
     }
 
@@ -149,6 +150,7 @@ impl Reason {
             Self::ValuesFiles => "values files merge error",
             Self::DependencyBuild => "dependency build error",
             Self::ChartPackage => "chart package error",
+            Self::Verification => "chart verification error",
         }
     }
 
@@ -156,7 +158,7 @@ impl Reason {
     fn is_persistent(self) -> bool {
         match self {
             Self::ChartReference | Self::MetadataPatch | Self::ValuesFiles => true,
-            Self::ChartPull | Self::DependencyBuild | Self::ChartPackage => false,
+            Self::ChartPull | Self::DependencyBuild | Self::ChartPackage | Self::Verification => false,
         }
     }
 
@@ -195,6 +197,12 @@ pub(super) enum Cause {
     /// No path is given.
     #[error("no path set for local chart reference")]
     NoPath,
+    /// Charts of web servers have no signatures that are looked at.
+    #[error("not implemented")]
+    NoSignatures,
+    /// Nobody who may signed it.
+    #[error(transparent)]
+    Verify(Box<VerifyError>),
     /// No version of the chart was found.
     #[error("failed to get chart version for remote reference")]
     FindRemote(#[source] Box<RemoteError>),
@@ -352,8 +360,7 @@ pub(super) enum DependencyError {
 impl SourceError for Error {
     fn condition(&self) -> Option<&'static str> {
         match self {
-            Self::NotSupported(_)
-            | Self::SourceUnavailable { .. }
+            Self::SourceUnavailable { .. }
             | Self::NoArtifact { .. }
             | Self::Access(_)
             | Self::Client(_)
@@ -376,12 +383,22 @@ impl SourceError for Error {
     fn ends(&self) -> &'static [&'static str] {
         match self {
             Self::Build(failure) if failure.reason.is_fetch() => &[BUILD_FAILED],
+            Self::Build(failure) if failure.reason == Reason::Verification => &[FETCH_FAILED],
             Self::Build(_) => &[FETCH_FAILED, SOURCE_VERIFIED],
             Self::Access(_) | Self::Client(_) | Self::Login(_) | Self::OpenSource(_) | Self::Unpack(_) => {
                 &[BUILD_FAILED]
             }
             _ => &[],
         }
+    }
+
+    fn negates(&self) -> Option<&'static str> {
+        let is_verification = matches!(self, Self::Build(failure) if failure.reason == Reason::Verification);
+        is_verification.then_some(SOURCE_VERIFIED)
+    }
+
+    fn shown_false(&self) -> Option<&'static str> {
+        self.negates().map(|_| "VerificationError")
     }
 
     fn shown(&self, reason: &str, message: &str) -> (String, String) {
@@ -398,7 +415,7 @@ impl SourceError for Error {
 impl Classify for Error {
     fn class(&self) -> Class {
         match self {
-            Self::NotSupported(_) | Self::Client(_) => Class::Terminal,
+            Self::Client(_) => Class::Terminal,
             Self::NoArtifact { .. } => Class::Waiting(SOURCE_WAIT),
             Self::Build(failure) if failure.reason.is_persistent() => Class::Terminal,
             Self::Publish(_)
@@ -423,7 +440,6 @@ impl Classify for Error {
             Self::Publish(_) => "PatchOperationFailed",
             Self::Check(_) | Self::Aborted | Self::Unpack(_) => "Failed",
             Self::Client(_) => "URLInvalid",
-            Self::NotSupported(_) => "NotSupported",
             Self::SourceUnavailable { .. } => "SourceUnavailable",
             Self::NoArtifact { .. } => "NoSourceArtifact",
             Self::Access(_) | Self::Login(_) => "AuthenticationFailed",

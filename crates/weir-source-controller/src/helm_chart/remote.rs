@@ -11,6 +11,7 @@ use weir_artifact::storage::{Storage, StorageError};
 use weir_base::error::chain;
 use weir_base::version::Version;
 use weir_runtime::Store;
+use weir_source::cosign::{self, CosignError, Policy};
 use weir_source::helm::{
     ChartVersion, Fetched, HelmError, Index, IndexError, LookupError, Repository, Table, chart_layer, choose,
     choose_tag, normalize_url,
@@ -20,6 +21,7 @@ use weir_source::oci::{self, OciError, Session, UrlError};
 use super::error::Error;
 use super::tables::Tables;
 use crate::helm_repository::{access, is_oci, oci_access, timeout};
+use crate::identity::Identities;
 use crate::source::Source as _;
 
 /// Why a repository did not give a chart.
@@ -68,6 +70,7 @@ impl RemoteError {
 /// Makes clients for repositories.
 pub(super) struct Remotes {
     pub(super) client: kube::Client,
+    pub(super) identities: Arc<Identities>,
     pub(super) storage: Arc<Storage>,
     pub(super) tables: Arc<Tables>,
     /// All HelmRepositories, for dependencies.
@@ -103,7 +106,7 @@ impl Remotes {
         if is_oci(object) || url.starts_with("oci://") {
             let repository = oci::Repository::parse(&format!("{url}/{chart}"))
                 .map_err(|error| Error::Client(RemoteError::Url(error)))?;
-            let access = oci_access(&self.client, object, &repository.registry).await?;
+            let access = oci_access(&self.client, &self.identities, object, &repository.registry).await?;
             return Ok(Remote::Registry {
                 url,
                 access: Box::new(access),
@@ -227,8 +230,31 @@ impl Remote {
         Ok(choose_tag(&tags, range)?)
     }
 
-    /// The package of a chart version.
-    pub(super) async fn download(&self, version: &ChartVersion) -> Result<Bytes, RemoteError> {
+    /// The digest of a chart in a registry that somebody who may signed. The error is empty for web servers, whose charts
+    /// have no such signatures.
+    pub(super) async fn verify(
+        &self,
+        version: &ChartVersion,
+        policy: &Policy,
+    ) -> Result<String, Option<CosignError>> {
+        let Self::Registry { url, access, timeout, .. } = self else { return Err(None) };
+        let registry = |error: OciError| Some(CosignError::Registry(error));
+        let name = format!("{url}/{}", version.name);
+        let Ok(repository) = oci::Repository::parse(&name) else { return Err(None) };
+        let session = Session::new(repository, access, *timeout).map_err(registry)?;
+        let tag = version.version.replace('+', "_");
+        let digest = session.digest_of(&tag).await.map_err(registry)?;
+        let reference = format!("{}:{tag}", name.trim_start_matches("oci://"));
+        cosign::verify(&session, &digest, &reference, policy).await?;
+        Ok(digest)
+    }
+
+    /// The package of a chart version; of a registry, that with the digest if one is given.
+    pub(super) async fn download(
+        &self,
+        version: &ChartVersion,
+        digest: Option<String>,
+    ) -> Result<Bytes, RemoteError> {
         match self {
             Self::Http { repository, chart_bytes_max, .. } => {
                 let url = version.urls.iter().flatten().next();
@@ -238,7 +264,10 @@ impl Remote {
             Self::Registry { url, chart_bytes_max, .. } => {
                 let session = self.session(&version.name)?;
                 // Tags cannot hold a plus sign.
-                let digest = session.digest_of(&version.version.replace('+', "_")).await?;
+                let digest = match digest {
+                    Some(digest) => digest,
+                    None => session.digest_of(&version.version.replace('+', "_")).await?,
+                };
                 let image = session.image(&digest).await?;
                 let layer = chart_layer(&image).map_err(|why| {
                     RemoteError::Registry(format!("failed to get '{url}/{}': {why}", version.name))

@@ -6,6 +6,7 @@ use weir_api::names::condition::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, BUILD_FAILED, FETCH_FAILED, READY, RECONCILING, SOURCE_VERIFIED,
     STALLED, STORAGE_OPERATION_FAILED,
 };
+use weir_api::names::reason::SUCCEEDED;
 use weir_api::source::HelmChart;
 use weir_api::{Artifact, FluxObject as _};
 
@@ -77,6 +78,17 @@ pub(super) fn source_seen(object: &mut HelmChart, revision: &str) {
     object.status_mut().observed_source_artifact_revision = Some(revision.to_owned());
 }
 
+/// A good signature of the version was found.
+pub(super) fn verified(object: &mut HelmChart, version: &str, now: Timestamp) {
+    let (message, stamp) = (format!("verified signature of version {version}"), stamp(object, now));
+    condition::mark_true(object.conditions_mut(), SOURCE_VERIFIED, SUCCEEDED, &message, stamp);
+}
+
+/// Nothing has to be verified.
+pub(super) fn not_verified(object: &mut HelmChart) {
+    condition::delete(object.conditions_mut(), SOURCE_VERIFIED);
+}
+
 /// A chart was built; `true` if people should see at once that it will be another one than is stored.
 pub(super) fn observed(object: &mut HelmChart, build: &Build, now: Timestamp) -> bool {
     let stamp = stamp(object, now);
@@ -94,7 +106,6 @@ pub(super) fn observed(object: &mut HelmChart, build: &Build, now: Timestamp) ->
     let conditions = object.conditions_mut();
     condition::delete(conditions, FETCH_FAILED);
     condition::delete(conditions, BUILD_FAILED);
-    condition::delete(conditions, SOURCE_VERIFIED);
     !same
 }
 

@@ -6,9 +6,12 @@ use k8s_openapi::api::core::v1::Secret;
 use weir_api::common::RegistryProvider;
 use weir_api::source::HelmRepository;
 use weir_base::redact::Secret as Hidden;
+use weir_source::bucket;
+use weir_source::connection::ConnectionError;
 use weir_source::helm;
 use weir_source::oci::{self, Keychain, KeychainError};
 
+use crate::identity::{Identities, IdentityError, Principal};
 use crate::source::secrets::{self, CertificateError, Certificates, Data, SecretError};
 
 /// The time of a request where the object does not say.
@@ -60,8 +63,23 @@ pub enum AccessError {
     #[error("failed to configure login options")]
     DockerConfig(#[source] KeychainError),
     /// The identity of a cloud is asked for.
-    #[error("provider '{0}' (spec.provider) is not supported yet")]
-    Provider(&'static str),
+    #[error("failed to get credential from '{provider}'")]
+    Provider {
+        /// The cloud.
+        provider: String,
+        /// Why not.
+        #[source]
+        source: Box<IdentityError>,
+    },
+    /// The client that asks the cloud cannot be built.
+    #[error("failed to get credential from '{provider}'")]
+    Client {
+        /// The cloud.
+        provider: String,
+        /// Why not.
+        #[source]
+        source: ConnectionError,
+    },
 }
 
 /// How to reach a repository on a web server.
@@ -102,6 +120,7 @@ pub(crate) async fn access(
 /// How to reach the registry of an object.
 pub(crate) async fn oci_access(
     client: &kube::Client,
+    identities: &Identities,
     object: &HelmRepository,
     registry: &str,
 ) -> Result<oci::Access, AccessError> {
@@ -112,12 +131,7 @@ pub(crate) async fn oci_access(
         let data = secrets::data_of(secret);
         add_login(&mut keychain, &data, is_config, registry, namespace_of(object), &name)?;
     } else {
-        match object.spec.provider {
-            RegistryProvider::Generic => {}
-            RegistryProvider::Aws => return Err(AccessError::Provider("aws")),
-            RegistryProvider::Azure => return Err(AccessError::Provider("azure")),
-            RegistryProvider::Gcp => return Err(AccessError::Provider("gcp")),
-        }
+        Box::pin(add_cloud_login(identities, object, registry, &mut keychain)).await?;
     }
     Ok(oci::Access {
         keychain,
@@ -126,6 +140,29 @@ pub(crate) async fn oci_access(
         plain_http: object.spec.insecure,
         ..oci::Access::default()
     })
+}
+
+/// The login the cloud gives this process.
+async fn add_cloud_login(
+    identities: &Identities,
+    object: &HelmRepository,
+    registry: &str,
+    keychain: &mut Keychain,
+) -> Result<(), AccessError> {
+    let (cloud, provider) = (object.spec.provider, || object.spec.provider.to_string());
+    if cloud == RegistryProvider::Generic {
+        return Ok(());
+    }
+    let requests = bucket::Access::default()
+        .requests()
+        .map_err(|source| AccessError::Client { provider: provider(), source })?;
+    let login = identities.registry(cloud, Principal::process(), &requests, registry).await;
+    let login =
+        login.map_err(|source| AccessError::Provider { provider: provider(), source: Box::new(source) })?;
+    if let Some((user, password)) = login {
+        keychain.add_login(registry, user, password);
+    }
+    Ok(())
 }
 
 fn add_login(

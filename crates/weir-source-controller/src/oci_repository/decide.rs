@@ -1,10 +1,12 @@
 //! What is to be done: pure.
 
-use weir_api::common::RegistryProvider;
+use weir_api::condition;
+use weir_api::names::condition::SOURCE_VERIFIED;
 use weir_api::source::{LayerOperation, OCIRepository};
 use weir_source::oci::{Descriptor, Image, Repository, SelectError, Target};
 
 use super::error::Error;
+use crate::source::verify::Wanted;
 
 /// A revision and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,22 +31,26 @@ impl Resolved {
     }
 }
 
-/// Refuses what this controller would otherwise silently leave out.
-pub(super) fn supported(object: &OCIRepository) -> Result<(), Error> {
-    let spec = &object.spec;
-    if spec.verify.is_some() {
-        return Err(Error::NotSupported("signature verification (spec.verify)"));
-    }
-    // Pull secrets win over the provider.
-    if spec.secret_ref.is_some() {
-        return Ok(());
-    }
-    match spec.provider {
-        RegistryProvider::Generic => Ok(()),
-        RegistryProvider::Aws => Err(Error::NotSupported("provider 'aws' (spec.provider)")),
-        RegistryProvider::Azure => Err(Error::NotSupported("provider 'azure' (spec.provider)")),
-        RegistryProvider::Gcp => Err(Error::NotSupported("provider 'gcp' (spec.provider)")),
-    }
+/// What must be verified, if anything.
+pub(super) fn wanted(object: &OCIRepository) -> Option<Wanted<'_>> {
+    let verify = object.spec.verify.as_ref()?;
+    Some(Wanted {
+        provider: verify.provider,
+        keys: verify.secret_ref.as_ref(),
+        root: verify.trusted_root_secret_ref.as_ref(),
+        identities: &verify.match_oidc_identity,
+    })
+}
+
+/// Whether the revision has to be verified: it is another one, or what was verified is not what is asked for now.
+pub(super) fn is_unverified(working: &OCIRepository, revision: &str) -> bool {
+    let Some(status) = &working.status else { return true };
+    let is_stored = status.artifact.as_ref().is_some_and(|artifact| artifact.revision == revision);
+    let is_verified = condition::get(&status.conditions, SOURCE_VERIFIED).is_some_and(|verified| {
+        verified.status == condition::ConditionStatus::True
+            && Some(verified.observed_generation) == working.metadata.generation
+    });
+    !(is_stored && is_verified)
 }
 
 /// The repository the URL names.
@@ -159,12 +165,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_refused() {
-        let refused = |spec| supported(&object(spec, &json!({}))).is_err();
-        assert!(refused(json!({"verify": {"provider": "cosign"}})));
-        assert!(refused(json!({"provider": "aws"})));
-        assert!(!refused(json!({"provider": "aws", "secretRef": {"name": "login"}})));
-        assert!(!refused(json!({"provider": "generic"})));
+    fn what_is_verified_already() {
+        let status = |generation: i64, status: &str| {
+            json!({
+                "artifact": {
+                    "revision": "1@sha256:1", "digest": "sha256:2", "path": "p", "url": "u",
+                    "lastUpdateTime": "2026-01-01T00:00:00Z",
+                },
+                "conditions": [{
+                    "type": "SourceVerified", "status": status, "reason": "Succeeded", "message": "m",
+                    "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            })
+        };
+        let check = |status: &serde_json::Value, revision: &str| {
+            let mut object = object(json!({"verify": {"provider": "cosign"}}), status);
+            object.metadata.generation = Some(2);
+            is_unverified(&object, revision)
+        };
+        assert!(!check(&status(2, "True"), "1@sha256:1"));
+        assert!(check(&status(2, "True"), "2@sha256:2"));
+        assert!(check(&status(1, "True"), "1@sha256:1"));
+        assert!(check(&status(2, "False"), "1@sha256:1"));
+        assert!(check(&json!({}), "1@sha256:1"));
     }
 
     #[test]

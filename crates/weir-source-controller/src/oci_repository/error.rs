@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::io;
 
-use weir_api::names::condition::{FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use weir_api::names::condition::{FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use weir_artifact::storage::StorageError;
 use weir_artifact::unpack::UnpackError;
 use weir_runtime::{Class, Classify, PublishError};
 use weir_source::oci::{KeychainError, OciError, UrlError};
 
+use crate::identity::IdentityError;
 use crate::source::SourceError;
 use crate::source::secrets::{CertificateError, SecretError};
 use crate::source::storage::{CheckError, RemoveError};
+use crate::source::verify::VerifyError;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,15 +24,35 @@ pub enum Error {
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// A field asks for something this controller cannot do.
-    #[error("{0} is not supported yet")]
-    NotSupported(&'static str),
+    /// There is no good signature.
+    #[error("failed to verify the signature using provider '{tool}'")]
+    Verify {
+        /// The tool signatures are made with.
+        tool: &'static str,
+        /// Why not.
+        #[source]
+        source: Box<VerifyError>,
+    },
     /// The pull Secrets cannot be used.
     #[error("failed to get credential")]
     Credential(#[source] CredentialError),
     /// The proxy Secret cannot be used.
     #[error("failed to get proxy address")]
     Proxy(#[source] SecretError),
+    /// The cloud gives no login.
+    #[error("failed to get credential from {provider}")]
+    Provider {
+        /// The cloud.
+        provider: String,
+        /// Why not.
+        #[source]
+        source: IdentityError,
+    },
+    /// An identity is asked for that the feature gate forbids.
+    #[error(
+        "to use spec.serviceAccountName for provider authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller"
+    )]
+    FeatureGate,
     /// The certificate Secret cannot be used.
     #[error("failed to generate transport for '{url}'")]
     Certificate {
@@ -157,9 +179,9 @@ pub enum CredentialError {
 impl SourceError for Error {
     fn condition(&self) -> Option<&'static str> {
         match self {
-            Self::NotSupported(_)
-            | Self::Credential(_)
+            Self::Credential(_)
             | Self::Proxy(_)
+            | Self::Provider { .. }
             | Self::Certificate { .. }
             | Self::Transport { .. }
             | Self::Url { .. }
@@ -170,7 +192,9 @@ impl SourceError for Error {
             | Self::NoLayer(_)
             | Self::Extract(_) => Some(FETCH_FAILED),
             Self::CreateDirectory(_) | Self::Store(_) | Self::Archive(_) => Some(STORAGE_OPERATION_FAILED),
-            Self::Publish(_)
+            Self::Verify { .. }
+            | Self::FeatureGate
+            | Self::Publish(_)
             | Self::Check(_)
             | Self::Lock(_)
             | Self::GarbageCollection(_)
@@ -181,16 +205,22 @@ impl SourceError for Error {
     fn is_event(&self) -> bool {
         !matches!(self, Self::Check(_))
     }
+
+    fn negates(&self) -> Option<&'static str> {
+        matches!(self, Self::Verify { .. }).then_some(SOURCE_VERIFIED)
+    }
 }
 
 impl Classify for Error {
     fn class(&self) -> Class {
         match self {
-            Self::NotSupported(_) | Self::Url { .. } => Class::Terminal,
+            Self::FeatureGate | Self::Url { .. } => Class::Terminal,
             Self::Publish(_)
             | Self::Check(_)
+            | Self::Verify { .. }
             | Self::Credential(_)
             | Self::Proxy(_)
+            | Self::Provider { .. }
             | Self::Certificate { .. }
             | Self::Transport { .. }
             | Self::Tag { .. }
@@ -212,10 +242,13 @@ impl Classify for Error {
         Cow::Borrowed(match self {
             Self::Publish(_) => "PatchOperationFailed",
             Self::Check(_) | Self::Lock(_) | Self::Aborted => "Failed",
-            Self::NotSupported(_) => "NotSupported",
-            Self::Credential(_) | Self::Proxy(_) | Self::Certificate { .. } | Self::Transport { .. } => {
-                "AuthenticationFailed"
-            }
+            Self::Verify { .. } => "VerificationError",
+            Self::FeatureGate => "FeatureGateDisabled",
+            Self::Credential(_)
+            | Self::Proxy(_)
+            | Self::Provider { .. }
+            | Self::Certificate { .. }
+            | Self::Transport { .. } => "AuthenticationFailed",
             Self::Url { .. } => "URLInvalid",
             Self::Tag { .. } => "ReadOperationFailed",
             Self::Digest(_) | Self::Pull { .. } => "OCIArtifactPullFailed",

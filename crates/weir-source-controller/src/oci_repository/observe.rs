@@ -2,22 +2,33 @@
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
+use weir_api::common::RegistryProvider;
 use weir_api::source::OCIRepository;
-use weir_source::oci::{Access, Keychain};
+use weir_source::bucket;
+use weir_source::connection::Proxy;
+use weir_source::oci::{Access, Keychain, OciError, Repository};
 
 use super::error::{CredentialError, Error};
+use crate::identity::{Identities, Principal};
 use crate::source::secrets::{self, Data};
 
 /// How to reach the registry.
-pub(super) async fn access(client: &kube::Client, object: &OCIRepository) -> Result<Access, Error> {
+pub(super) async fn access(
+    client: &kube::Client,
+    identities: &Identities,
+    object: &OCIRepository,
+) -> Result<Access, Error> {
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
-    let keychain = keychain(client, object, &namespace).await.map_err(Error::Credential)?;
+    let mut keychain = keychain(client, object, &namespace).await.map_err(Error::Credential)?;
     let proxy = match &object.spec.proxy_secret_ref {
         Some(reference) => {
             Some(secrets::proxy(client, &namespace, &reference.name).await.map_err(Error::Proxy)?)
         }
         None => None,
     };
+    if keychain.is_empty() {
+        Box::pin(add_cloud_login(identities, object, &namespace, proxy.clone(), &mut keychain)).await?;
+    }
     let mut access = Access { keychain, proxy, insecure: object.spec.insecure, ..Access::default() };
     if let Some(reference) = &object.spec.cert_secret_ref {
         let failed = |source| Error::Certificate { url: object.spec.url.clone(), source };
@@ -28,6 +39,38 @@ pub(super) async fn access(client: &kube::Client, object: &OCIRepository) -> Res
         access.client_certificate = certificates.client;
     }
     Ok(access)
+}
+
+/// The login of a cloud, where there are no pull Secrets.
+async fn add_cloud_login(
+    identities: &Identities,
+    object: &OCIRepository,
+    namespace: &str,
+    proxy: Option<Proxy>,
+    keychain: &mut Keychain,
+) -> Result<(), Error> {
+    let provider = object.spec.provider;
+    // An URL that is none is told as such later.
+    let Ok(repository) = Repository::parse(&object.spec.url) else { return Ok(()) };
+    if provider == RegistryProvider::Generic {
+        return Ok(());
+    }
+    let principal = Principal::object(namespace, object.spec.service_account_name.as_deref());
+    if principal.account.is_some() && !identities.allows_accounts() {
+        return Err(Error::FeatureGate);
+    }
+    let transport = |source| Error::Transport { url: object.spec.url.clone(), source };
+    let access = bucket::Access { proxy, ..bucket::Access::default() };
+    let requests = access.requests().map_err(|error| transport(OciError::Connection(error)))?;
+    let login = identities.registry(provider, principal, &requests, &repository.registry);
+    let login = tokio::time::timeout(object.spec.timeout.to_std(), login);
+    let login =
+        login.await.map_err(|_| transport(OciError::DeadlineExceeded(object.spec.timeout.to_std())))?;
+    let login = login.map_err(|source| Error::Provider { provider: provider.to_string(), source })?;
+    if let Some((user, password)) = login {
+        keychain.add_login(&repository.registry, user, password);
+    }
+    Ok(())
 }
 
 async fn keychain(

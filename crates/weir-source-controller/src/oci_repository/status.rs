@@ -6,12 +6,13 @@ use weir_api::names::condition::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, FETCH_FAILED, READY, RECONCILING, SOURCE_VERIFIED, STALLED,
     STORAGE_OPERATION_FAILED,
 };
+use weir_api::names::reason::SUCCEEDED;
 use weir_api::source::OCIRepository;
 use weir_api::{Artifact, FluxObject as _};
 
 use super::publish::Published;
 use crate::source::Source;
-use crate::source::status::stored;
+use crate::source::status::{stamp, stored};
 
 /// The condition types of an OCIRepository that are ours.
 pub(super) const OWNED: &[&str] = &[
@@ -73,6 +74,17 @@ pub(super) fn published(object: &mut OCIRepository, published: Published, now: T
     status.observed_layer_selector = spec.layer_selector;
     condition::delete(&mut status.conditions, STORAGE_OPERATION_FAILED);
     stored(object, &revision, now);
+}
+
+/// A good signature of the revision was found.
+pub(super) fn verified(object: &mut OCIRepository, revision: &str, now: Timestamp) {
+    let (message, stamp) = (format!("verified signature of revision {revision}"), stamp(object, now));
+    condition::mark_true(object.conditions_mut(), SOURCE_VERIFIED, SUCCEEDED, &message, stamp);
+}
+
+/// Nothing has to be verified.
+pub(super) fn not_verified(object: &mut OCIRepository) {
+    condition::delete(object.conditions_mut(), SOURCE_VERIFIED);
 }
 
 /// What is told about a stored artifact.

@@ -199,7 +199,8 @@ fn failure<K: Source, E: SourceError>(object: &mut K, failed: &Failed<E>, now: T
             condition::mark_true(conditions, type_, &reason, &message, stamp);
         }
         if let Some(type_) = error.negates() {
-            condition::mark_false(conditions, type_, &reason, &message, stamp);
+            let reason = error.shown_false().unwrap_or(&reason);
+            condition::mark_false(conditions, type_, reason, &message, stamp);
         }
     }
     let mut notice = Notice::new(Severity::Error, reason.clone(), message.clone());

@@ -52,6 +52,11 @@ impl Keychain {
         self.0.push(Entry { host: host.to_owned(), path: String::new(), username, password });
     }
 
+    /// Whether there is nothing for any registry.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether there is anything for a registry.
     pub fn knows(&self, registry: &str) -> bool {
         self.0.iter().any(|entry| host_matches(&entry.host, registry))

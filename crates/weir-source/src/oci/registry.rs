@@ -140,6 +140,12 @@ pub struct Descriptor {
     /// Its length.
     #[serde(default)]
     pub size: u64,
+    /// What a manifest stands for, or empty.
+    #[serde(default)]
+    pub artifact_type: String,
+    /// The annotations.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     #[serde(default)]
     platform: Option<Platform>,
 }
@@ -281,6 +287,41 @@ impl Session {
         let response = self.request(&Method::GET, &path, MANIFEST_TYPES).await?;
         let body = self.read(response, MANIFEST_BYTES_MAX).await?;
         Ok(Algorithm::Sha256.digest(&body).to_string())
+    }
+
+    /// What refers to the manifest with this digest: as the registry says, or, where it does not know, as the index
+    /// under the tag for that does.
+    pub async fn referrers(&self, digest: &str) -> Result<Vec<Descriptor>, OciError> {
+        let path = format!("/v2/{}/referrers/{digest}", self.repository.name);
+        match self.request(&Method::GET, &path, "application/vnd.oci.image.index.v1+json").await {
+            Ok(response) => {
+                let url = shown(response.url());
+                let body = self.read(response, MANIFEST_BYTES_MAX).await?;
+                let index: Image = serde_json::from_slice(&body)
+                    .map_err(|_| OciError::Answer { url, what: "the answer is not an index" })?;
+                Ok(index.manifests)
+            }
+            Err(OciError::Refused { status, .. }) if is_missing(status) => {
+                let index = self.tagged(&digest.replace(':', "-")).await?;
+                Ok(index.map(|index| index.manifests).unwrap_or_default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The manifest under a tag; `None` if there is no such tag.
+    pub async fn tagged(&self, tag: &str) -> Result<Option<Image>, OciError> {
+        let path = format!("/v2/{}/manifests/{tag}", self.repository.name);
+        let response = match self.request(&Method::GET, &path, MANIFEST_TYPES).await {
+            Ok(response) => response,
+            Err(OciError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let url = shown(response.url());
+        let body = self.read(response, MANIFEST_BYTES_MAX).await?;
+        let image = serde_json::from_slice(&body)
+            .map_err(|_| OciError::Answer { url, what: "the answer is not an image manifest" })?;
+        Ok(Some(image))
     }
 
     /// The image with this digest; of an index, the one for linux/amd64.
@@ -518,6 +559,11 @@ impl Session {
             }
         }
     }
+}
+
+/// Older registries answer in one of these ways to what they do not know.
+fn is_missing(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 404 | 405)
 }
 
 /// Not from TLS to plain HTTP. The client drops credentials when a redirect leads to another host.

@@ -9,21 +9,33 @@ use serde_json::Value;
 use crate::InvalidCredentials;
 
 /// A private RSA key that signs assertions.
-pub(crate) struct Signer(RsaKeyPair);
+pub struct Signer(RsaKeyPair);
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Signer")
+    }
+}
 
 impl Signer {
     /// Reads a private key in PEM, PKCS #8 or PKCS #1.
-    pub(crate) fn from_pem(pem: &str) -> Result<Self, InvalidCredentials> {
+    ///
+    /// # Errors
+    /// There is no RSA key.
+    pub fn from_pem(pem: &str) -> Result<Self, InvalidCredentials> {
         let invalid = || InvalidCredentials("the private key is not an RSA key in PEM".to_owned());
-        if let Some(der) = blocks(pem, "PRIVATE KEY").pop() {
+        if let Some(der) = pem_blocks(pem, "PRIVATE KEY").pop() {
             return RsaKeyPair::from_pkcs8(&der).map(Self).map_err(|_| invalid());
         }
-        let der = blocks(pem, "RSA PRIVATE KEY").pop().ok_or_else(invalid)?;
+        let der = pem_blocks(pem, "RSA PRIVATE KEY").pop().ok_or_else(invalid)?;
         RsaKeyPair::from_der(&der).map(Self).map_err(|_| invalid())
     }
 
     /// Header and claims, signed with RS256.
-    pub(crate) fn sign(&self, header: &Value, claims: &Value) -> Result<String, InvalidCredentials> {
+    ///
+    /// # Errors
+    /// The key cannot sign.
+    pub fn sign(&self, header: &Value, claims: &Value) -> Result<String, InvalidCredentials> {
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let text = format!("{}.{}", part(header), part(claims));
         let mut signature = vec![0; self.0.public().modulus_len()];
@@ -35,7 +47,7 @@ impl Signer {
 }
 
 /// The contents of all blocks with a label.
-pub(crate) fn blocks(pem: &str, label: &str) -> Vec<Vec<u8>> {
+pub fn pem_blocks(pem: &str, label: &str) -> Vec<Vec<u8>> {
     let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
     let mut found = Vec::new();
     let mut rest = pem;

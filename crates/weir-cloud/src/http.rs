@@ -55,13 +55,22 @@ impl Requests {
         client.map(|client| Self { client }).map_err(|error| transport(&error))
     }
 
-    pub(crate) fn client(&self) -> &reqwest::Client {
+    /// Sends with a client that was set up elsewhere, for instance with a proxy. It should follow no redirects.
+    pub fn with_client(client: reqwest::Client) -> Self {
+        Self { client }
+    }
+
+    /// The client, to build requests with.
+    pub fn client(&self) -> &reqwest::Client {
         &self.client
     }
 
     /// Sends a request; the body of a successful answer.
-    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Result<Vec<u8>, HttpError> {
-        let mut response = request.send().await.map_err(|error| transport(&error))?;
+    ///
+    /// # Errors
+    /// The service cannot be reached, refuses, or answers too much.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<Vec<u8>, HttpError> {
+        let mut response = request.timeout(TIMEOUT).send().await.map_err(|error| transport(&error))?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| transport(&error))? {
@@ -77,14 +86,17 @@ impl Requests {
     }
 
     /// Sends a request; the JSON of a successful answer.
-    pub(crate) async fn send_json(&self, request: reqwest::RequestBuilder) -> Result<Value, HttpError> {
+    ///
+    /// # Errors
+    /// As for [`Requests::send`], and when the answer is no JSON.
+    pub async fn send_json(&self, request: reqwest::RequestBuilder) -> Result<Value, HttpError> {
         let body = self.send(request).await?;
         serde_json::from_slice(&body).map_err(|_| HttpError::Answer("not JSON"))
     }
 }
 
 /// A form as the body of a request.
-pub(crate) fn form(request: reqwest::RequestBuilder, fields: &[(&str, &str)]) -> reqwest::RequestBuilder {
+pub fn form(request: reqwest::RequestBuilder, fields: &[(&str, &str)]) -> reqwest::RequestBuilder {
     let mut body = url::form_urlencoded::Serializer::new(String::new());
     let body = body.extend_pairs(fields).finish();
     request.header("content-type", "application/x-www-form-urlencoded").body(body)
