@@ -21,7 +21,9 @@ mod scenario;
 mod wait;
 
 pub use artifact::ArtifactServer;
-pub use cluster::{Cluster, EXTENSIONS, HELM, KUSTOMIZE, NOTIFICATION, NOTIFICATION_BETA, SOURCE, condition, text};
+pub use cluster::{
+    Cluster, EXTENSIONS, HELM, KUSTOMIZE, NOTIFICATION, NOTIFICATION_BETA, SOURCE, condition, text,
+};
 pub use controller::{Controller, Launch, free_address};
 pub use git::{GitRequests, GitServer, Repository};
 pub use post::post;

@@ -22,7 +22,7 @@ use crate::{
 
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 /// The kinds whose objects have finalizers.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 11] = [
     "GitRepository",
     "OCIRepository",
     "HelmRepository",
@@ -32,6 +32,8 @@ const KINDS: [&str; 9] = [
     "Kustomization",
     "HelmRelease",
     "Receiver",
+    "Provider",
+    "Alert",
 ];
 const OWNED_BY: &str = "kustomize.toolkit.fluxcd.io/namespace";
 /// How long a whole scenario may take.
