@@ -171,4 +171,10 @@ pub trait Cluster: Send + Sync {
 
     /// Whether objects of this kind live in namespaces.
     async fn is_namespaced(&self, kind: &ObjectRef) -> Result<bool, ClusterError>;
+
+    /// As [`Cluster::is_namespaced`], but an error `NoMatch` for a version that is not served, even if another
+    /// version of the kind is.
+    async fn is_version_namespaced(&self, kind: &ObjectRef) -> Result<bool, ClusterError> {
+        self.is_namespaced(kind).await
+    }
 }

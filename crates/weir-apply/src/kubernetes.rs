@@ -440,6 +440,10 @@ impl Cluster for KubernetesCluster {
     async fn is_namespaced(&self, kind: &ObjectRef) -> Result<bool, ClusterError> {
         Ok(self.mapping_of_any_version(kind).await?.namespaced)
     }
+
+    async fn is_version_namespaced(&self, kind: &ObjectRef) -> Result<bool, ClusterError> {
+        Ok(self.mapping(kind).await?.namespaced)
+    }
 }
 
 /// Kube's watch events as ours.

@@ -14,6 +14,7 @@
 pub mod apply;
 pub mod change;
 pub mod cluster;
+pub mod described;
 pub mod drift;
 pub mod expression;
 pub mod health;
@@ -30,4 +31,5 @@ pub mod order;
 pub mod policy;
 pub mod prune;
 pub mod quantity;
+pub mod tokens;
 pub mod write;

@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 
 use crate::cluster::{ApplyMode, Cluster, ClusterError, Events, WatchEvent, WatchScope};
 use crate::object::{self, ObjectRef};
-use crate::write::{ClusterFacts, MergeKind, Propagation, WriteCluster, WriteOptions};
+use crate::write::{ClusterFacts, LogLimits, MergeKind, Propagation, WriteCluster, WriteOptions};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,7 @@ struct State {
     namespaces_required: bool,
     requests: Vec<(Verb, String)>,
     faults: Vec<Fault>,
+    logs: BTreeMap<(String, String), String>,
     revision: u64,
 }
 
@@ -87,6 +88,7 @@ impl Default for MemoryCluster {
                 namespaces_required: false,
                 requests: Vec::new(),
                 faults: Vec::new(),
+                logs: BTreeMap::new(),
                 revision: 0,
             }),
             events: broadcast::channel(1024).0,
@@ -121,6 +123,16 @@ impl MemoryCluster {
     /// The object as it is.
     pub fn peek(&self, reference: &ObjectRef) -> Option<Value> {
         self.state.lock().objects.get(&key(reference)).cloned()
+    }
+
+    /// Makes a container of a Pod have written something.
+    pub fn write_log(&self, pod: &ObjectRef, container: &str, text: &str) {
+        self.state.lock().logs.insert((pod.to_string(), container.to_owned()), text.to_owned());
+    }
+
+    /// All objects.
+    pub fn all(&self) -> Vec<Value> {
+        self.state.lock().objects.values().cloned().collect()
     }
 
     /// Makes the next `times` requests of this kind about `subject` (`*`: any) fail.
@@ -491,6 +503,18 @@ impl WriteCluster for MemoryCluster {
 
     async fn delete_with(&self, object: &ObjectRef, _propagation: Propagation) -> Result<(), ClusterError> {
         Cluster::delete(self, object).await
+    }
+
+    async fn pod_log(
+        &self,
+        pod: &ObjectRef,
+        container: &str,
+        limits: LogLimits,
+    ) -> Result<String, ClusterError> {
+        let state = self.state.lock();
+        let text = state.logs.get(&(pod.to_string(), container.to_owned())).cloned().unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        Ok(lines[lines.len().saturating_sub(limits.lines_max)..].join("\n"))
     }
 
     async fn facts(&self) -> Result<ClusterFacts, ClusterError> {

@@ -60,6 +60,17 @@ pub struct ClusterFacts {
     pub api_versions: Vec<String>,
 }
 
+/// How much of a log is read.
+#[derive(Debug, Clone, Copy)]
+pub struct LogLimits {
+    /// How many of the last lines.
+    pub lines_max: usize,
+    /// How many bytes.
+    pub bytes_max: usize,
+    /// Whether it is the log of the container before its last restart.
+    pub previous: bool,
+}
+
 /// A cluster whose objects can be written one by one in every way.
 ///
 /// Deadlines, repetition of transient failures and cancellation are as in [`Cluster`].
@@ -90,6 +101,14 @@ pub trait WriteCluster: Cluster {
 
     /// Deletes an object; one that is gone is an error `NotFound`.
     async fn delete_with(&self, object: &ObjectRef, propagation: Propagation) -> Result<(), ClusterError>;
+
+    /// The end of what a container of a Pod wrote.
+    async fn pod_log(
+        &self,
+        pod: &ObjectRef,
+        container: &str,
+        limits: LogLimits,
+    ) -> Result<String, ClusterError>;
 
     /// The version of the cluster and what it serves; may be some seconds old.
     async fn facts(&self) -> Result<ClusterFacts, ClusterError>;

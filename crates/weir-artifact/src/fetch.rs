@@ -26,6 +26,8 @@ pub struct Options {
     pub retry_wait_min: Duration,
     /// The longest wait between repetitions.
     pub retry_wait_max: Duration,
+    /// How long one download may take; `None` for as long as something arrives.
+    pub attempt_timeout: Option<Duration>,
     /// Replaces the host (and port) of artifact URLs.
     pub host_override: Option<String>,
     /// Replaces the host (and port) of artifact URLs whose host begins with `source-watcher`, before
@@ -46,6 +48,7 @@ impl Default for Options {
             retries: 9,
             retry_wait_min: Duration::from_secs(5),
             retry_wait_max: Duration::from_secs(30),
+            attempt_timeout: None,
             host_override: None,
             watcher_host_override: None,
             download_bytes_max: 512 << 20,
@@ -259,7 +262,11 @@ impl Fetcher {
     }
 
     async fn download_once(&self, url: &Url) -> Result<Bytes, Failure> {
-        let mut response = self.client.get(url.clone()).send().await.map_err(Failure::Transfer)?;
+        let mut request = self.client.get(url.clone());
+        if let Some(timeout) = self.options.attempt_timeout {
+            request = request.timeout(timeout);
+        }
+        let mut response = request.send().await.map_err(Failure::Transfer)?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND {
             return Err(Failure::Final(FetchError::NotFound { url: url.to_string() }));

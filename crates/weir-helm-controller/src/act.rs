@@ -3,33 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use rand::RngExt as _;
 use serde_json::Value as Json;
-use tokio::runtime::Handle;
 use weir_api::helm::HelmRelease;
 use weir_apply::health::CustomChecks;
-use weir_apply::object::{ObjectRef, split_api_version};
 use weir_apply::write::WriteCluster;
 use weir_base::clock::Clock;
-use weir_gotemplate::{Host, Limits, Value};
 use weir_helm::action::{
     ActionError, ContentFailed, Context, Install, Rollback, Uninstall, Upgrade, WaitRules, WaitStrategy,
     apply_crds, go_time, install, rollback, test, uninstall, upgrade,
 };
-use weir_helm::capabilities::{Capabilities, KubeVersion};
 use weir_helm::chart::Chart;
-use weir_helm::content::{self, Content, ContentOptions};
+use weir_helm::content::Content;
 use weir_helm::dependencies;
 use weir_helm::manifest::SplitRule;
 use weir_helm::postrender::post_render;
 use weir_helm::release::{Record, Status};
-use weir_helm::render::{self, ReleaseInfo, RenderInput};
+use weir_helm::render::ReleaseInfo;
 use weir_helm::storage::Storage;
 use weir_helm::values::Table;
 
+use crate::content::Maker;
 use crate::settings::Settings;
 use crate::{post_render as changes, spec};
 
@@ -229,109 +224,20 @@ impl Work {
     + Send
     + Sync
     + use<> {
-        let object = Arc::clone(&self.object);
-        let cluster = Arc::clone(&self.cluster);
-        let clock = Arc::clone(&self.clock);
-        let gates = self.settings.gates.clone();
-        move |info, chart, given| {
-            let (object, cluster, clock) = (Arc::clone(&object), Arc::clone(&cluster), Arc::clone(&clock));
-            let strategy = changes::strategy(spec::post_render_strategy(&object, &gates));
-            let dns = gates.enabled("AllowDNSLookups");
-            async move {
-                let facts = cluster.facts().await.map_err(|error| {
-                    ContentFailed(format!("could not get server version from Kubernetes: {error}"))
-                })?;
-                let mut kube_version =
-                    KubeVersion::parse(&facts.version).map_err(|error| ContentFailed(error.to_string()))?;
-                (kube_version.major, kube_version.minor) = (facts.major, facts.minor);
-                let capabilities = Capabilities {
-                    kube_version,
-                    api_versions: facts.api_versions,
-                    ..Capabilities::default()
-                };
-                let handle = Handle::current();
-                let host = ClusterHost { cluster, clock, handle, dns };
-                let made = tokio::task::spawn_blocking(move || {
-                    let input = RenderInput {
-                        release: &info,
-                        capabilities: &capabilities,
-                        host: Box::new(host),
-                        limits: Limits::default(),
-                    };
-                    let mut run = |text: &str| changes::run(&object, text);
-                    let options = ContentOptions { skip_schema, ..ContentOptions::default() };
-                    content::make_changed(chart, &given, input, &options, |files| {
-                        post_render(&files, strategy, SplitRule::default(), &mut run)
-                            .map_err(|error| ContentFailed(error.to_string()))
-                    })
-                });
-                made.await.map_err(|error| ContentFailed(format!("rendering was cut off: {error}")))?
-            }
-            .boxed()
-        }
-    }
-}
-
-/// What templates may ask of the world.
-struct ClusterHost {
-    cluster: Arc<dyn WriteCluster>,
-    clock: Arc<dyn Clock>,
-    handle: Handle,
-    dns: bool,
-}
-
-impl Host for ClusterHost {
-    fn now(&mut self) -> (i64, u32) {
-        let now = self.clock.now();
-        (now.as_second(), now.subsec_nanosecond().unsigned_abs())
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) {
-        rand::rng().fill(bytes);
-    }
-
-    fn lookup(
-        &mut self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Value, String> {
-        let (group, version) = split_api_version(api_version);
-        let reference = ObjectRef {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+        let gates = &self.settings.gates;
+        let maker = Maker {
+            cluster: Arc::clone(&self.cluster),
+            clock: Arc::clone(&self.clock),
+            dns: gates.enabled("AllowDNSLookups"),
+            skip_schema,
         };
-        let nothing = Json::Object(serde_json::Map::new());
-        let found = self.handle.block_on(async {
-            if name.is_empty() {
-                let namespace = (!namespace.is_empty()).then_some(namespace);
-                let items = self.cluster.list(&reference, namespace, "").await?;
-                let list = serde_json::json!({
-                    "apiVersion": api_version, "kind": format!("{kind}List"), "items": items, "metadata": {}
-                });
-                return Ok(list);
-            }
-            Ok(self.cluster.get(&reference).await?.unwrap_or_else(|| nothing.clone()))
-        });
-        match found {
-            Ok(found) => Ok(render::engine_value(&found)),
-            Err(error @ weir_apply::cluster::ClusterError::NoMatch { .. }) => Err(error.to_string()),
-            Err(error) if error.is_not_found() => Ok(render::engine_value(&nothing)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn resolve(&mut self, name: &str) -> Result<String, String> {
-        if !self.dns {
-            return Ok(String::new());
-        }
-        let found = self.handle.block_on(tokio::net::lookup_host((name, 0)));
-        let mut found = found.map_err(|error| format!("lookup {name}: {error}"))?;
-        Ok(found.next().map(|address| address.ip().to_string()).unwrap_or_default())
+        let object = Arc::clone(&self.object);
+        let strategy = changes::strategy(spec::post_render_strategy(&object, gates));
+        maker.make(move |files| {
+            let mut run = |text: &str| changes::run(&object, text);
+            post_render(&files, strategy, SplitRule::default(), &mut run)
+                .map_err(|error| ContentFailed(error.to_string()))
+        })
     }
 }
 

@@ -9,10 +9,13 @@ use serde_json::Value as Json;
 use weir_api::helm::HelmRelease;
 use weir_api::reference::SecretKeyReference;
 use weir_apply::cluster::Cluster;
+use weir_apply::described::{self, DescribedError, Identities};
 use weir_apply::kubeconfig::{Allowed, connect};
 use weir_apply::kubernetes::KubernetesCluster;
 use weir_apply::object::ObjectRef;
+use weir_apply::tokens::Tokens;
 use weir_apply::write::WriteCluster;
+use weir_base::clock::Clock;
 
 use crate::settings::Settings;
 use crate::spec;
@@ -45,12 +48,29 @@ pub trait Clusters: Send + Sync {
 pub struct KubernetesClusters {
     local: Arc<KubernetesCluster>,
     settings: Settings,
+    tokens: Tokens,
+    clock: Arc<dyn Clock>,
 }
 
 impl KubernetesClusters {
     /// The cluster of `client` is the local one.
-    pub fn new(client: kube::Client, settings: Settings) -> Self {
-        Self { local: Arc::new(KubernetesCluster::new(client)), settings }
+    pub fn new(client: kube::Client, settings: Settings, clock: Arc<dyn Clock>) -> Self {
+        let tokens =
+            Tokens::new(client.clone(), settings.token_cache_size_max, settings.token_cache_duration_max);
+        Self { local: Arc::new(KubernetesCluster::new(client)), settings, tokens, clock }
+    }
+
+    async fn described(&self, namespace: &str, name: &str) -> Result<KubernetesCluster, ClientError> {
+        let identities = Identities {
+            of_objects: self.settings.gates.enabled("ObjectLevelWorkloadIdentity"),
+            default_account: &self.settings.default_kubeconfig_service_account,
+        };
+        described::connect(&*self.local, &self.tokens, namespace, name, identities, self.clock.now())
+            .await
+            .map_err(|error| match error {
+                DescribedError::Missing(message) => ClientError::Missing(message),
+                DescribedError::Other(message) => ClientError::Other(message),
+            })
     }
 
     async fn remote(
@@ -80,12 +100,14 @@ impl Clusters for KubernetesClusters {
         let namespace = spec::namespace(object);
         let mut cluster = (*self.local).clone();
         if let Some(reference) = &object.spec.kube_config {
-            let Some(secret) = &reference.secret_ref else {
-                return Err(ClientError::Other(
-                    "spec.kubeConfig.configMapRef is not supported yet, use secretRef".to_owned(),
-                ));
+            cluster = match (&reference.secret_ref, &reference.config_map_ref) {
+                (Some(secret), None) => self.remote(namespace, secret).await?,
+                (None, Some(map)) => self.described(namespace, &map.name).await?,
+                (None, None) | (Some(_), Some(_)) => {
+                    let rule = "exactly one of .spec.kubeConfig.configMapRef or spec.kubeConfig.secretRef must be set";
+                    return Err(ClientError::Other(rule.to_owned()));
+                }
             };
-            cluster = self.remote(namespace, secret).await?;
         }
         let account = spec::service_account(object, &self.settings.default_service_account);
         if !account.is_empty() {

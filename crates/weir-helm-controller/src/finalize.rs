@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::Value as Json;
 use weir_api::helm::HelmRelease;
-use weir_api::names::condition as types;
+use weir_api::names::{condition as types, label};
 use weir_apply::health::CustomChecks;
-use weir_apply::object::ObjectRef;
+use weir_apply::object::{self, ObjectRef};
 use weir_apply::write::WriteCluster;
 use weir_helm::action::ActionError;
+use weir_helm::release::Record;
 use weir_runtime::Severity;
 
 use crate::clusters::ClientError;
@@ -77,7 +79,8 @@ async fn cluster(
     }
 }
 
-/// Uninstalls the release the status knows; one it does not know is left alone.
+/// Uninstalls the release the status knows, or one that it does not know because the process died before it was
+/// told: its objects name the HelmRelease. A release of others is left alone.
 ///
 /// # Errors
 /// What keeps it from being uninstalled.
@@ -87,11 +90,19 @@ pub(crate) async fn uninstall<P: Progress>(
     object: &HelmRelease,
     cluster: Arc<dyn WriteCluster>,
 ) -> Result<(), Error> {
-    let Some(snapshot) = latest(object) else { return Ok(()) };
     let stored = object.status.as_ref().and_then(|status| status.storage_namespace.clone());
     let namespace = stored.unwrap_or_else(|| spec::storage_namespace(object).to_owned());
     let checks = Arc::new(CustomChecks::default());
-    let work = reconciler.work(object, cluster, checks, &namespace, snapshot.name.clone());
+    let known = latest(object);
+    let name = known.as_ref().map_or_else(|| spec::release_name(object), |snapshot| snapshot.name.clone());
+    let work = reconciler.work(object, cluster, checks, &namespace, name);
+    let snapshot = if let Some(snapshot) = known {
+        snapshot
+    } else {
+        let last = work.storage().last().await.map_err(|error| Error::Action(error.to_string()))?;
+        let Some(last) = last.filter(|record| is_of(record, object)) else { return Ok(()) };
+        history::snapshot(&last, reconciler.settings.digest_algorithm, "", "")
+    };
     let release = format!("{} with chart {}", history::full_name(&snapshot), history::chart(&snapshot));
     let subject = subject_of(&snapshot);
     let outcome = progress.without_worker(work.uninstall()).await;
@@ -145,6 +156,16 @@ pub(crate) async fn uninstall<P: Progress>(
     });
     progress.notice(status::notice(Severity::Info, "UninstallSucceeded", message, &subject));
     Ok(())
+}
+
+/// Whether the objects of a record say that they were made for a HelmRelease.
+fn is_of(record: &Record, object: &HelmRelease) -> bool {
+    let documents = weir_manifest::read_documents(record.manifest.as_bytes(), "").unwrap_or_default();
+    let names = |item: &Json| {
+        (object::label(item, label::HELM_NAME), object::label(item, label::HELM_NAMESPACE))
+            == (Some(spec::name(object)), Some(spec::namespace(object)))
+    };
+    !documents.is_empty() && documents.iter().all(names)
 }
 
 fn fail(object: &mut HelmRelease, message: &str, now: jiff::Timestamp) {

@@ -14,6 +14,8 @@
 pub mod act;
 pub mod chart;
 pub mod clusters;
+pub mod content;
+mod diagnosis;
 pub mod digest;
 pub mod drift;
 pub mod error;

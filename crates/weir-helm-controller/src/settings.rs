@@ -27,6 +27,7 @@ pub const PROGRAM: Program = Program {
         ("DisableChartDigestTracking", false),
         ("DisableConfigWatchers", false),
         ("EventDrivenReconciliation", true),
+        ("ExplainFailures", true),
         ("ExternalArtifact", false),
         ("OOMWatch", false),
         ("ObjectLevelWorkloadIdentity", false),
@@ -105,6 +106,12 @@ pub struct Settings {
     pub insecure_kubeconfig_exec: bool,
     /// Whether kubeconfigs may skip TLS verification.
     pub insecure_kubeconfig_tls: bool,
+    /// Logs in to clusters that a ConfigMap describes if the ConfigMap names no account; empty for the controller.
+    pub default_kubeconfig_service_account: String,
+    /// How many access tokens are kept.
+    pub token_cache_size_max: usize,
+    /// For how long at most.
+    pub token_cache_duration_max: Duration,
     /// The feature gates.
     pub gates: FeatureGates,
 }
@@ -144,6 +151,9 @@ impl Settings {
             override_managers: flags.override_manager.clone(),
             insecure_kubeconfig_exec: flags.remote.insecure_kubeconfig_exec,
             insecure_kubeconfig_tls: flags.remote.insecure_kubeconfig_tls,
+            default_kubeconfig_service_account: flags.remote.default_kubeconfig_service_account.clone(),
+            token_cache_size_max: flags.tokens.token_cache_max_size,
+            token_cache_duration_max: flags.tokens.token_cache_max_duration,
             gates,
         })
     }

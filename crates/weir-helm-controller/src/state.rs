@@ -48,6 +48,9 @@ pub fn determine(
     if status.is_pending() {
         return Ok(State::Locked(status.name()));
     }
+    if status == Status::Uninstalling && was_uninstalling(object, last) {
+        return Ok(State::Locked(status.name()));
+    }
     let Some(latest) = object.status.as_ref().and_then(|status| status.history.first()) else {
         if status == Status::Uninstalled {
             return Ok(State::Absent("found uninstalled release in storage"));
@@ -68,6 +71,16 @@ pub fn determine(
         | Status::PendingUpgrade
         | Status::PendingRollback => Err(UnknownState(status.name())),
     }
+}
+
+/// Whether it was this controller that began to uninstall the release, and did not come to the end of it.
+fn was_uninstalling(object: &HelmRelease, last: &Record) -> bool {
+    use weir_api::FluxObject as _;
+    let latest = object.status.as_ref().and_then(|status| status.history.first());
+    let is_known = latest.is_some_and(|latest| history::verify(latest, last).is_ok());
+    is_known
+        || weir_api::condition::get(object.conditions(), weir_api::names::condition::RECONCILING)
+            .is_some_and(|running| running.message.starts_with("Running 'uninstall' action"))
 }
 
 fn deployed(

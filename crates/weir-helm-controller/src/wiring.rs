@@ -33,6 +33,10 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     };
     let charts = Fetcher::new(FetchOptions {
         retries: flags.http_retry,
+        attempt_timeout: Some(flags.http_timeout),
+        watcher_host_override: std::env::var(environment::SOURCE_WATCHER_LOCALHOST)
+            .ok()
+            .filter(|host| !host.is_empty()),
         host_override: std::env::var(environment::SOURCE_CONTROLLER_LOCALHOST)
             .ok()
             .filter(|host| !host.is_empty()),
@@ -45,7 +49,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     let event_driven = settings.gates.enabled("EventDrivenReconciliation");
     let reconciler = HelmReleaseReconciler {
         stores: stores.clone(),
-        clusters: Arc::new(KubernetesClusters::new(runtime.client(), settings.clone())),
+        clusters: Arc::new(KubernetesClusters::new(runtime.client(), settings.clone(), runtime.clock())),
         charts: Arc::new(charts),
         loaded: LoadedCharts::default(),
         settings,

@@ -1,8 +1,5 @@
 //! Under which identity, and in which cluster, the objects of a Kustomization are managed.
 
-mod remote;
-mod tokens;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,13 +9,14 @@ use serde_json::Value;
 use weir_api::kustomize::Kustomization;
 use weir_api::reference::SecretKeyReference;
 use weir_apply::cluster::Cluster;
+use weir_apply::described::{self, Identities};
 use weir_apply::kubeconfig::{Allowed, connect};
 use weir_apply::kubernetes::KubernetesCluster;
 use weir_apply::object::ObjectRef;
+use weir_apply::tokens::Tokens;
 use weir_base::clock::Clock;
 use weir_base::redact::Secret;
 
-use self::tokens::Tokens;
 use crate::decide;
 use crate::error::Cause;
 use crate::settings::Settings;
@@ -86,51 +84,14 @@ impl KubernetesClusters {
 
     /// The cluster a ConfigMap describes, with a token of the account it names.
     async fn described(&self, namespace: &str, name: &str) -> Result<KubernetesCluster, Cause> {
-        let failed = |error: &str| {
-            Cause::Client(format!("failed to get rest config from ConfigMap '{namespace}/{name}': {error}"))
+        let identities = Identities {
+            of_objects: self.settings.gates.enabled("ObjectLevelWorkloadIdentity"),
+            default_account: &self.settings.default_kubeconfig_service_account,
         };
-        let map = match self.local.get(&ObjectRef::core("ConfigMap", namespace, name)).await {
-            Ok(Some(map)) => map,
-            Ok(None) => return Err(failed(&format!("configmaps \"{name}\" not found"))),
-            Err(error) => return Err(failed(&error.to_string())),
-        };
-        let remote = remote::read(&map).map_err(|error| failed(&error))?;
-        if !remote.service_account.is_empty() && !self.settings.gates.enabled("ObjectLevelWorkloadIdentity") {
-            return Err(failed(
-                "to use a service account for authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller",
-            ));
-        }
-        let default = &self.settings.default_kubeconfig_service_account;
-        let account = if remote.service_account.is_empty() { default } else { &remote.service_account };
-        let account = (!account.is_empty()).then_some((namespace, account.as_str()));
-        let token = self.service_account_token(account, &remote.audiences).await.map_err(|error| {
-            let hint = if remote.service_account.is_empty() && account.is_some() {
-                "; this cluster is under multi-tenant workload identity lockdown: the ConfigMap must name a serviceAccountName, or the namespace must have the default one"
-            } else {
-                ""
-            };
-            failed(&format!("failed to get access token for cluster: {error}{hint}"))
-        })?;
-        let address: http::Uri = remote.address.parse().map_err(|_| failed("the address is no URI"))?;
-        let mut config = kube::Config::new(address);
-        if !remote.authority.is_empty() {
-            config.root_cert = Some(certificates(&remote.authority));
-        }
-        config.auth_info.token = Some(token.expose().to_owned().into());
-        let client = kube::Client::try_from(config).map_err(|error| failed(&error.to_string()))?;
-        Ok(KubernetesCluster::new(client))
+        described::connect(&*self.local, &self.tokens, namespace, name, identities, self.clock.now())
+            .await
+            .map_err(|error| Cause::Client(error.to_string()))
     }
-}
-
-/// The certificates of a PEM text, as DER.
-fn certificates(pem: &str) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
-    for block in pem.split("-----BEGIN CERTIFICATE-----").skip(1) {
-        let content = block.split("-----END CERTIFICATE-----").next().unwrap_or_default();
-        let content: String = content.split_ascii_whitespace().collect();
-        found.extend(STANDARD.decode(content));
-    }
-    found
 }
 
 #[async_trait]

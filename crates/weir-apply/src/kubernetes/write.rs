@@ -8,10 +8,10 @@ use http::{Method, Request, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::{KubernetesCluster, check_namespace, is_unknown_path, transport};
+use super::{KubernetesCluster, check_namespace, is_unknown_path, timed, transport};
 use crate::cluster::ClusterError;
 use crate::object::ObjectRef;
-use crate::write::{ClusterFacts, MergeKind, Propagation, WriteCluster, WriteOptions};
+use crate::write::{ClusterFacts, LogLimits, MergeKind, Propagation, WriteCluster, WriteOptions};
 
 /// How old the answer of [`WriteCluster::facts`] may be.
 const FACTS_AGE_MAX: Duration = Duration::from_secs(30);
@@ -197,6 +197,28 @@ impl WriteCluster for KubernetesCluster {
         let body =
             json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str()});
         self.write(Method::DELETE, &object, true, "application/json", "", &body).await.map(|_| ())
+    }
+
+    async fn pod_log(
+        &self,
+        pod: &ObjectRef,
+        container: &str,
+        limits: LogLimits,
+    ) -> Result<String, ClusterError> {
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{}/log?container={}&tailLines={}&limitBytes={}&previous={}",
+            pod.namespace,
+            pod.name,
+            utf8_percent_encode(container, QUERY),
+            limits.lines_max,
+            limits.bytes_max,
+            limits.previous
+        );
+        let subject = pod.to_string();
+        let mut request =
+            Request::get(path).body(Vec::new()).map_err(|error| transport("GET", &subject, &error))?;
+        self.impersonate(&mut request);
+        timed("GET", &subject, self.client.request_text(request)).await
     }
 
     async fn facts(&self) -> Result<ClusterFacts, ClusterError> {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use weir_api::helm::{DriftDetectionMode, HelmRelease, ReleaseAction, ReleaseSnapshot};
 use weir_api::names::{condition as types, reason};
 use weir_api::{FluxObject, GoDuration, condition};
+use weir_helm::action::ActionError;
 use weir_helm::release::Record;
 use weir_runtime::{Notice, Severity};
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::history::{self, Actions};
-use crate::{drift, spec, status};
+use crate::{diagnosis, drift, spec, status};
 
 impl HelmReleaseReconciler {
     pub(super) async fn install_or_upgrade<P: Progress>(
@@ -94,7 +95,7 @@ impl HelmReleaseReconciler {
                 Ok(())
             }
             Err(error) => {
-                let message = format!(
+                let mut message = format!(
                     "Helm {word} failed for release {}/{} with chart {}@{}: {}",
                     spec::release_namespace(object),
                     spec::full_release_name(object),
@@ -102,6 +103,10 @@ impl HelmReleaseReconciler {
                     job.metadata.version,
                     error.to_string().trim()
                 );
+                let explanation = self.explain(progress, job, &outcome.written, &error).await;
+                if !explanation.is_empty() {
+                    message = format!("{message}\n\n{explanation}");
+                }
                 let stored = !outcome.written.is_empty();
                 progress.update(&mut |object| {
                     let status = object.status_mut();
@@ -124,6 +129,23 @@ impl HelmReleaseReconciler {
                 if stored { Ok(()) } else { Err(Error::Action(error.to_string())) }
             }
         }
+    }
+
+    /// What the Pods that are not ready say, if it is they that made an action fail.
+    async fn explain<P: Progress>(
+        &self,
+        progress: &P,
+        job: &Job,
+        written: &[Record],
+        error: &ActionError,
+    ) -> String {
+        let is_about_pods =
+            matches!(error, ActionError::Wait(_) | ActionError::NotReady(_) | ActionError::Hook { .. });
+        if !is_about_pods || !self.settings.gates.enabled("ExplainFailures") {
+            return String::new();
+        }
+        let Some(record) = written.iter().max_by_key(|record| record.version) else { return String::new() };
+        diagnosis::explain(&*job.work.cluster, record, &job.work.checks, progress.now()).await
     }
 
     /// Lists the objects of the last written record in the status.

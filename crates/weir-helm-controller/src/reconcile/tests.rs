@@ -1,9 +1,13 @@
 //! Whole runs on a cluster in memory.
 
+mod histories;
+mod shaky;
+
 use std::future::Future;
 
 use serde_json::{Value as Json, json};
 use weir_api::source::OCIRepository;
+use weir_apply::cluster::ClusterError;
 use weir_apply::memory::{MemoryCluster, Verb};
 use weir_apply::object::ObjectRef;
 use weir_base::clock::FixedClock;
@@ -13,12 +17,12 @@ use super::*;
 use crate::clusters::ClientError;
 use crate::settings::PROGRAM;
 
-struct MemoryClusters(Arc<MemoryCluster>);
+struct MemoryClusters(Arc<dyn WriteCluster>);
 
 #[async_trait]
 impl Clusters for MemoryClusters {
     fn local(&self) -> Arc<dyn WriteCluster> {
-        Arc::clone(&self.0) as Arc<dyn WriteCluster>
+        Arc::clone(&self.0)
     }
 
     async fn target(&self, _: &HelmRelease) -> Result<Arc<dyn WriteCluster>, ClientError> {
@@ -40,6 +44,8 @@ struct Recorded {
     working: Mutex<HelmRelease>,
     published: Mutex<Vec<HelmRelease>>,
     notices: Mutex<Vec<Notice>>,
+    /// What status writes go through, if they may be lost.
+    shaky: Option<Arc<shaky::Shaky>>,
 }
 
 impl Progress for Recorded {
@@ -52,8 +58,14 @@ impl Progress for Recorded {
     }
 
     async fn publish(&self) -> Result<(), Error> {
-        self.published.lock().push(self.snapshot());
-        Ok(())
+        let write = async {
+            self.published.lock().push(self.snapshot());
+            Ok(())
+        };
+        match &self.shaky {
+            Some(shaky) => shaky.pass(write).await.map_err(|error| Error::Action(error.to_string())),
+            None => write.await.map_err(|error: ClusterError| Error::Action(error.to_string())),
+        }
     }
 
     fn notice(&self, notice: Notice) {
@@ -103,9 +115,14 @@ fn archive(version: &str, files: &[(&str, &str)]) -> Bytes {
 }
 
 impl World {
-    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
     fn new(spec: Json) -> Self {
         let cluster = Arc::new(MemoryCluster::new());
+        Self::on(Arc::clone(&cluster), cluster, spec)
+    }
+
+    /// A world whose controller sees `cluster` through `seen`.
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better without borrows")]
+    fn on(cluster: Arc<MemoryCluster>, seen: Arc<dyn WriteCluster>, spec: Json) -> Self {
         let charts = Arc::new(MemoryCharts::default());
         let arguments = ["helm-controller"];
         let flags = weir_runtime::flags::try_parse(&crate::settings::PROGRAM, arguments).unwrap();
@@ -117,7 +134,7 @@ impl World {
         };
         let reconciler = HelmReleaseReconciler {
             stores,
-            clusters: Arc::new(MemoryClusters(Arc::clone(&cluster))),
+            clusters: Arc::new(MemoryClusters(seen)),
             charts: Arc::clone(&charts) as Arc<dyn Charts>,
             loaded: LoadedCharts::default(),
             settings: Settings::new(&flags, FeatureGates::with(PROGRAM.feature_gates, &[])).unwrap(),
@@ -171,12 +188,19 @@ impl World {
             working: Mutex::new(self.object.clone()),
             published: Mutex::default(),
             notices: Mutex::default(),
+            shaky: None,
         }
     }
 
     async fn run(&mut self) -> Result<(), String> {
         let progress = self.recorded();
-        let result = self.reconciler.run(&progress, &self.object).await.map_err(Failed::Error);
+        let result = self.reconciler.run(&progress, &self.object).await;
+        self.finish(&progress, result).map_err(|error| error.to_string())
+    }
+
+    /// What the driver does when a run has ended.
+    fn finish(&mut self, progress: &Recorded, result: Result<Done, Error>) -> Result<(), Error> {
+        let result = result.map_err(Failed::Error);
         self.publishes = progress.published.lock().len();
         self.events = progress.notices.lock().iter().map(|notice| notice.reason.to_string()).collect();
         self.object = progress.snapshot();
@@ -188,7 +212,11 @@ impl World {
         if let Some(token) = self.object.requested_at().map(ToOwned::to_owned) {
             self.object.set_last_handled_reconcile_at(token);
         }
-        result.map(|_| ()).map_err(|error| error.to_string())
+        match result {
+            Ok(Done) => Ok(()),
+            Err(Failed::Error(error)) => Err(error),
+            Err(other) => panic!("{other}"),
+        }
     }
 
     fn ready(&self) -> String {

@@ -1,10 +1,11 @@
 //! Runs the hooks of an event.
 
+use serde_json::Value as Json;
 use weir_apply::object::ObjectRef;
-use weir_apply::write::Propagation;
+use weir_apply::write::{LogLimits, Propagation};
 
 use super::apply::{self, Method};
-use super::objects::read_manifest;
+use super::objects::{read_manifest, read_writable};
 use super::{ActionError, Context, wait};
 use crate::manifest::HookEvent;
 use crate::release::Record;
@@ -12,6 +13,8 @@ use crate::release::Record;
 const BEFORE: &str = "before-hook-creation";
 const SUCCEEDED: &str = "hook-succeeded";
 const FAILED: &str = "hook-failed";
+/// How much of the output of a hook is logged.
+const LOG_LIMITS: LogLimits = LogLimits { lines_max: 50, bytes_max: 16 << 10, previous: false };
 
 /// Runs the hooks of `event` one after the other, by weight and then by name.
 ///
@@ -70,7 +73,7 @@ async fn run_one(
     let not_made = |message: String| HookFailure { message, ran: false };
     delete_by_policy(context, record, index, BEFORE).await.map_err(|error| not_made(error.to_string()))?;
     let (path, manifest) = (record.hooks[index].path.clone(), record.hooks[index].manifest.clone());
-    let objects = read_manifest(context.cluster, &manifest, &record.namespace).await.map_err(|error| {
+    let objects = read_writable(context.cluster, &manifest, &record.namespace).await.map_err(|error| {
         not_made(format!("unable to build kubernetes object for {} hook {path}: {error}", event.name()))
     })?;
     let run = &mut record.hooks[index].last_run;
@@ -93,10 +96,48 @@ async fn run_one(
             .await
             .map_err(|error| HookFailure { message: error.to_string(), ran: true }),
     };
+    let policy = if result.is_ok() { SUCCEEDED } else { FAILED };
+    if record.hooks[index].output_log_policies.iter().any(|known| known == policy) {
+        log_output(context, &objects).await;
+    }
     let run = &mut record.hooks[index].last_run;
     run.completed_at = context.now();
     if result.is_ok() { "Succeeded" } else { "Failed" }.clone_into(&mut run.phase);
     result
+}
+
+/// Logs what the Pods of a hook wrote. What cannot be read is no reason to fail.
+async fn log_output(context: &Context<'_>, objects: &[Json]) {
+    for item in objects {
+        let reference = ObjectRef::of(item);
+        let pods = if reference.is_kind("", "Pod") {
+            context.cluster.get(&reference).await.map(|pod| pod.into_iter().collect())
+        } else if reference.is_kind("batch", "Job") {
+            let labels = format!("job-name={}", reference.name);
+            let kind = ObjectRef::core("Pod", &reference.namespace, "");
+            context.cluster.list(&kind, Some(&reference.namespace), &labels).await
+        } else {
+            continue;
+        };
+        for mut pod in pods.unwrap_or_default() {
+            (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
+            let pod_reference = ObjectRef::of(&pod);
+            let containers = pod["spec"]["containers"].as_array().cloned().unwrap_or_default();
+            for container in containers.iter().filter_map(|container| container["name"].as_str()) {
+                match context.cluster.pod_log(&pod_reference, container, LOG_LIMITS).await {
+                    Ok(text) => {
+                        for line in text.lines() {
+                            tracing::info!(pod = pod_reference.name, container, line, "output of a hook");
+                            (context.log)(format!("{}/{container}: {line}", pod_reference.name));
+                        }
+                    }
+                    Err(error) => {
+                        tracing::info!(pod = pod_reference.name, container, error = %error, "the output of a hook cannot be read");
+                    }
+                }
+            }
+        }
+    }
 }
 
 async fn clean_up_after_failure(context: &Context<'_>, record: &Record, succeeded: &[usize], failed: usize) {

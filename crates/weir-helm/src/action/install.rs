@@ -4,7 +4,7 @@ use serde_json::json;
 use weir_apply::write::WriteOptions;
 
 use super::apply::{self, Method};
-use super::objects::{existing, mark, read_manifest};
+use super::objects::{existing, mark, read_writable};
 use super::{ActionError, Context, MakeContent, go_time, hooks, is_release_name, wait};
 use crate::chart::Chart;
 use crate::content::Content;
@@ -72,7 +72,7 @@ pub async fn install(
         notes: content.notes,
         ..Info::default()
     };
-    let mut objects = read_manifest(context.cluster, &record.manifest, options.namespace)
+    let mut objects = read_writable(context.cluster, &record.manifest, options.namespace)
         .await
         .map_err(|message| ActionError::Build { whose: "release", message })?;
     mark(&mut objects, &name, options.namespace);
@@ -83,11 +83,12 @@ pub async fn install(
     if options.create_namespace {
         create_namespace(context, options.namespace, options.server_side).await?;
     }
+    context.storage.create(&record, 0).await?;
+    // After the new one is on record: a release whose last revision is superseded is of no known state.
     if let Some(mut last) = history.into_iter().next_back() {
         last.info.status = Status::Superseded;
         context.record(&last).await;
     }
-    context.storage.create(&record, 0).await?;
     if let Err(error) = Box::pin(perform(context, options, &mut record, &adopted, &objects)).await {
         context.fail(&mut record, "Release", &error).await;
         return Err(error);

@@ -20,6 +20,24 @@ pub async fn read_manifest(
     text: &str,
     namespace: &str,
 ) -> Result<ManifestObjects, String> {
+    read(cluster, text, namespace, false).await
+}
+
+/// As [`read_manifest`], for objects that are to be written: they have to be of a version that is served.
+pub(super) async fn read_writable(
+    cluster: &dyn Cluster,
+    text: &str,
+    namespace: &str,
+) -> Result<ManifestObjects, String> {
+    read(cluster, text, namespace, true).await
+}
+
+async fn read(
+    cluster: &dyn Cluster,
+    text: &str,
+    namespace: &str,
+    exact: bool,
+) -> Result<ManifestObjects, String> {
     let documents = weir_manifest::read_documents(text.as_bytes(), "").map_err(|error| {
         format!("error parsing : error converting YAML to JSON: {}", error.reference_text())
     })?;
@@ -30,7 +48,12 @@ pub async fn read_manifest(
     let mut missing = Vec::new();
     for item in &mut objects {
         let reference = ObjectRef::of(item);
-        match cluster.is_namespaced(&reference).await {
+        let scope = if exact {
+            cluster.is_version_namespaced(&reference).await
+        } else {
+            cluster.is_namespaced(&reference).await
+        };
+        match scope {
             Ok(true) if reference.namespace.is_empty() => item["metadata"]["namespace"] = namespace.into(),
             Ok(true) => {}
             Ok(false) => {
@@ -85,9 +108,9 @@ pub(super) fn title(reference: &ObjectRef) -> String {
     format!("{} {:?} in namespace {:?}", reference.kind, reference.name, reference.namespace)
 }
 
-/// `apps/v1, Kind=Deployment`
+/// `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for a kind of the core.
 pub(super) fn kind_title(reference: &ObjectRef) -> String {
-    format!("{}, Kind={}", reference.api_version(), reference.kind)
+    format!("{}/{}, Kind={}", reference.group, reference.version, reference.kind)
 }
 
 /// Marks objects as belonging to a release.

@@ -4,7 +4,7 @@ use weir_apply::write::Propagation;
 
 use super::apply::{self, Method};
 use super::install::apply_method;
-use super::objects::{mark, read_manifest};
+use super::objects::{mark, read_writable};
 use super::{ActionError, Context, hooks, wait};
 use crate::manifest::HookEvent;
 use crate::release::{Info, Record, Status};
@@ -57,10 +57,10 @@ pub async fn rollback(context: &Context<'_>, options: Rollback) -> Result<Record
     drop(history);
     context.storage.create(&record, options.history_max).await?;
     let build = |whose| move |message| ActionError::Build { whose, message };
-    let before = read_manifest(context.cluster, &current.manifest, &current.namespace)
+    let before = read_writable(context.cluster, &current.manifest, &current.namespace)
         .await
         .map_err(build("current release"))?;
-    let mut objects = read_manifest(context.cluster, &record.manifest, &record.namespace)
+    let mut objects = read_writable(context.cluster, &record.manifest, &record.namespace)
         .await
         .map_err(build("new release"))?;
     if !options.disable_hooks {

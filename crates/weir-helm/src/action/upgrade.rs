@@ -6,7 +6,7 @@ use weir_apply::write::Propagation;
 
 use super::apply::{self, Method};
 use super::install::new_record;
-use super::objects::{existing, mark, read_manifest};
+use super::objects::{existing, mark, read_writable};
 use super::{ActionError, ContentFailed, Context, MakeContent, hooks, wait};
 use crate::chart::Chart;
 use crate::manifest::HookEvent;
@@ -68,7 +68,7 @@ pub async fn upgrade(
         return Err(ActionError::InvalidName(name));
     }
     let history = context.storage.history().await?;
-    let mut old = current(&history, &name)?;
+    let old = current(&history, &name)?;
     let last = history.last().ok_or_else(|| ActionError::NoDeployedRelease(name.clone()))?;
     let server_side = options.server_side.unwrap_or_else(|| last.is_server_side());
     let version = last.version + 1;
@@ -91,7 +91,11 @@ pub async fn upgrade(
         notes: content.notes,
         ..Info::default()
     };
-    drop(history);
+    // Others than the one before count as deployed only if that could not be put on record when they were replaced.
+    let stale: Vec<Record> = history
+        .into_iter()
+        .filter(|other| other.info.status == Status::Deployed && other.version != old.version)
+        .collect();
     let (before, objects) = prepare(context, options, &old, &record).await?;
     context.storage.create(&record, options.history_max).await?;
     let method = Method {
@@ -106,8 +110,10 @@ pub async fn upgrade(
     let performed = perform(context, options, &mut record, &before, &objects, method, &mut created);
     match Box::pin(performed).await {
         Ok(()) => {
-            old.info.status = Status::Superseded;
-            context.record(&old).await;
+            for mut replaced in stale.into_iter().chain([old]) {
+                replaced.info.status = Status::Superseded;
+                context.record(&replaced).await;
+            }
             record.info.status = Status::Deployed;
             "Upgrade complete".clone_into(&mut record.info.description);
             context.storage.update(&record).await?;
@@ -135,10 +141,10 @@ async fn prepare(
     record: &Record,
 ) -> Result<(Vec<Json>, Vec<Json>), ActionError> {
     let build = |whose| move |message| ActionError::Build { whose, message };
-    let mut before = read_manifest(context.cluster, &old.manifest, &old.namespace)
+    let mut before = read_writable(context.cluster, &old.manifest, &old.namespace)
         .await
         .map_err(build("current release"))?;
-    let mut objects = read_manifest(context.cluster, &record.manifest, &record.namespace)
+    let mut objects = read_writable(context.cluster, &record.manifest, &record.namespace)
         .await
         .map_err(build("new release"))?;
     mark(&mut objects, &record.name, &record.namespace);

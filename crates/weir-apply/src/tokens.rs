@@ -19,7 +19,7 @@ const TOKEN_SECONDS: i64 = 3600;
 type Key = (String, String, Vec<String>);
 
 /// Asks for tokens and keeps them.
-pub(super) struct Tokens {
+pub struct Tokens {
     client: kube::Client,
     size_max: usize,
     duration_max: Duration,
@@ -28,12 +28,15 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// A cache of at most `size_max` tokens (0 for none), each for at most `duration_max`.
-    pub(super) fn new(client: kube::Client, size_max: usize, duration_max: Duration) -> Self {
+    pub fn new(client: kube::Client, size_max: usize, duration_max: Duration) -> Self {
         Self { client, size_max, duration_max, cached: Mutex::default() }
     }
 
-    /// A token of an account, or of this process.
-    pub(super) async fn get(
+    /// A token of an account (namespace and name), or of this process.
+    ///
+    /// # Errors
+    /// The account does not exist, or the API server refuses.
+    pub async fn get(
         &self,
         account: Option<(&str, &str)>,
         audiences: &[String],
