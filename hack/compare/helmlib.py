@@ -162,6 +162,9 @@ def objects(api, namespace, before):
                 continue
             if not namespaced and (group, plural, name) in before:
                 continue
+            # On its way: whoever holds a claim or a namespace lets go of it in time.
+            if "deletionTimestamp" in item["metadata"]:
+                continue
             if kind == "Job" and any(owner["kind"] == "CronJob" for owner in item["metadata"].get("ownerReferences", [])):
                 continue
             found[f"{kind}.{group}/{name}".replace(namespace, "NAMESPACE")] = normalised(item, namespace)

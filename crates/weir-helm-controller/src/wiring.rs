@@ -34,9 +34,6 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     let charts = Fetcher::new(FetchOptions {
         retries: flags.http_retry,
         attempt_timeout: Some(flags.http_timeout),
-        watcher_host_override: std::env::var(environment::SOURCE_WATCHER_LOCALHOST)
-            .ok()
-            .filter(|host| !host.is_empty()),
         host_override: std::env::var(environment::SOURCE_CONTROLLER_LOCALHOST)
             .ok()
             .filter(|host| !host.is_empty()),
