@@ -68,7 +68,7 @@ spec:
     spec:
       serviceAccountName: {{ .name }}
       priorityClassName: system-cluster-critical
-      terminationGracePeriodSeconds: {{ ternary 10 60 .source }}
+      terminationGracePeriodSeconds: {{ ternary 10 60 (or .source (default false .notification)) }}
       securityContext:
         fsGroup: 1337
       {{- with $root.Values.imagePullSecrets }}

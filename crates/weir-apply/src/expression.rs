@@ -159,6 +159,18 @@ impl Expression {
         &self.source
     }
 
+    /// Whether the expression calls a function or method of this name.
+    pub fn calls(&self, function: &str) -> bool {
+        self.program.references().has_function(function)
+    }
+
+    /// How deep loops (`exists`, `all`, `map`, `filter`) are inside of each other: an evaluation takes at
+    /// most as many steps as the longest list has elements, to the power of this, times the
+    /// length of the expression. For callers that evaluate what others wrote over what others sent.
+    pub fn nesting(&self) -> u32 {
+        nesting(&self.program.expression().expr)
+    }
+
     /// Evaluates the expression with the given variables.
     ///
     /// # Errors
@@ -213,6 +225,33 @@ impl Expression {
 
     fn failed(&self, message: String) -> ExpressionError {
         ExpressionError::Evaluate { expression: self.source.clone(), message }
+    }
+}
+
+fn nesting(expression: &Expr) -> u32 {
+    let deepest =
+        |inner: &[IdedExpr]| inner.iter().map(|inner| nesting(&inner.expr)).max().unwrap_or_default();
+    let entry = |entry: &IdedEntryExpr| match &entry.expr {
+        EntryExpr::MapEntry(entry) => nesting(&entry.key.expr).max(nesting(&entry.value.expr)),
+        EntryExpr::StructField(field) => nesting(&field.value.expr),
+    };
+    match expression {
+        Expr::Call(call) => {
+            deepest(&call.args).max(call.target.as_ref().map_or(0, |target| nesting(&target.expr)))
+        }
+        Expr::Comprehension(inner) => {
+            let each = [&inner.loop_cond, &inner.loop_step].map(|inner| nesting(&inner.expr));
+            let once = [&inner.iter_range, &inner.accu_init, &inner.result].map(|inner| nesting(&inner.expr));
+            // What a loop gathers may be longer than what it goes through, so a loop over a loop counts as two.
+            let range = nesting(&inner.iter_range.expr);
+            (1 + each.into_iter().max().unwrap_or_default() + range)
+                .max(once.into_iter().max().unwrap_or_default())
+        }
+        Expr::List(list) => deepest(&list.elements),
+        Expr::Map(map) => map.entries.iter().map(entry).max().unwrap_or_default(),
+        Expr::Struct(object) => object.entries.iter().map(entry).max().unwrap_or_default(),
+        Expr::Select(select) => nesting(&select.operand.expr),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => 0,
     }
 }
 
@@ -381,6 +420,19 @@ mod tests {
         check_compile("'a'", Output::Boolean, Err(mismatch));
         let unknown = "failed to parse the CEL expression 'claims.sub == 'a'': undeclared reference to 'claims' (in container '')";
         check_compile("claims.sub == 'a'", Output::Boolean, Err(unknown));
+    }
+
+    #[test]
+    fn loops_inside_of_loops_are_counted() {
+        for (source, expected) in [
+            ("req.a == 'b'", 0),
+            ("req.a.exists(x, x == 'b') || req.b.all(x, x == 'b')", 1),
+            ("req.a.exists(x, req.b.exists(y, x == y))", 2),
+            ("req.a.filter(x, x != 'a').exists(x, x == 'b')", 2),
+            ("req.a.all(x, {'k': [req.a.all(y, req.a.all(z, z == x + y))]}.k[0])", 3),
+        ] {
+            assert_eq!(Expression::parse(source).unwrap().nesting(), expected, "{source}");
+        }
     }
 
     #[test]

@@ -8,6 +8,9 @@ use weir_apply::expression::{Expression, ExpressionError, Numbers, Output, Varia
 
 /// JSON numbers are doubles here, as in the reference.
 const NUMBERS: Numbers = Numbers::Doubles;
+/// The most steps loops of a filter may take. Users write filters and strangers send what they loop
+/// over, and an evaluation cannot be stopped.
+const STEPS_MAX: u64 = 1_000_000_000;
 
 /// An expression of a Receiver that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,12 +91,16 @@ impl Filters {
     /// Whether an object of a resource passes; `object` is its metadata, with apiVersion and kind.
     ///
     /// # Errors
-    /// A filter that gives no answer, for example because a field is missing.
-    pub fn pass(&self, resource: usize, request: &Sent, object: &Value) -> Result<bool, ExpressionError> {
-        let variables = request.0.clone().with("res", object, NUMBERS);
-        for filter in
-            [self.all.as_ref(), self.each.get(resource).and_then(Option::as_ref)].into_iter().flatten()
-        {
+    /// A filter that gives no answer, for example because a field is missing, or that might take too long.
+    pub fn pass(&self, resource: usize, request: &Sent, object: &Value) -> Result<bool, NoAnswer> {
+        let variables = request.variables.clone().with("res", object, NUMBERS);
+        let size = request.size.max(Size::of(object));
+        let own = self.each.get(resource).and_then(Option::as_ref);
+        for filter in [self.all.as_ref(), own].into_iter().flatten() {
+            let longest = if filter.calls("split") { size.list.max(size.text) } else { size.list };
+            if longest.checked_pow(filter.nesting()).is_none_or(|steps| steps > STEPS_MAX) {
+                return Err(NoAnswer::TooLong);
+            }
             if !filter.evaluate_boolean(&variables)? {
                 return Ok(false);
             }
@@ -102,9 +109,49 @@ impl Filters {
     }
 }
 
+/// A filter that does not say whether an object passes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It cannot be evaluated.
+    #[error(transparent)]
+    Evaluation(#[from] ExpressionError),
+    /// Loops inside of loops over what was sent might go on for ever.
+    #[error("the filter loops too often over a request of this size")]
+    TooLong,
+}
+
 /// What was sent, as filters see it.
 #[derive(Debug, Clone)]
-pub struct Sent(Variables);
+pub struct Sent {
+    variables: Variables,
+    size: Size,
+}
+
+/// The length of the longest list or object in a value, and of the longest text, which can be split into a list.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    list: u64,
+    text: u64,
+}
+
+impl Size {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Array(items) => {
+                items.iter().map(Self::of).fold(Self { list: items.len() as u64, text: 0 }, Self::max)
+            }
+            Value::Object(map) => {
+                map.values().map(Self::of).fold(Self { list: map.len() as u64, text: 0 }, Self::max)
+            }
+            Value::String(text) => Self { list: 0, text: text.len() as u64 },
+            Value::Null | Value::Bool(_) | Value::Number(_) => Self::default(),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { list: self.list.max(other.list), text: self.text.max(other.text) }
+    }
+}
 
 /// A body that should be JSON and is not.
 #[derive(Debug, thiserror::Error)]
@@ -123,11 +170,14 @@ impl Sent {
         } else {
             Map::new()
         };
-        let variables = Variables::new([("req", &Value::Object(body))], NUMBERS);
-        Ok(Self(match claims {
+        let body = Value::Object(body);
+        let size = Size::of(&body).max(claims.map(Size::of).unwrap_or_default());
+        let variables = Variables::new([("req", &body)], NUMBERS);
+        let variables = match claims {
             Some(claims) => variables.with("claims", claims, NUMBERS),
             None => variables,
-        }))
+        };
+        Ok(Self { variables, size })
     }
 }
 
@@ -261,6 +311,27 @@ mod tests {
         let filters = Filters::new(&image_push("", "req.missing == 'x'")).unwrap();
         let sent = Sent::new(b"{}", true, None).unwrap();
         filters.pass(0, &sent, &json!({})).unwrap_err();
+    }
+
+    #[test]
+    fn a_filter_that_might_go_on_for_ever_is_not_begun() {
+        let body = json!({"a": vec![1; 40_000], "b": [1, 2]}).to_string();
+        let sent = Sent::new(body.as_bytes(), true, None).unwrap();
+        let pass = |filter: &str| Filters::new(&image_push("", filter)).unwrap().pass(0, &sent, &json!({}));
+        assert_eq!(pass("req.a.all(x, x == 1.0)"), Ok(true));
+        assert_eq!(pass("req.a.all(x, req.a.all(y, x == y))"), Err(NoAnswer::TooLong));
+        let long = json!({"text": "x".repeat(40_000)}).to_string();
+        let long = Sent::new(long.as_bytes(), true, None).unwrap();
+        let pass_long =
+            |filter: &str| Filters::new(&image_push("", filter)).unwrap().pass(0, &long, &json!({}));
+        assert_eq!(pass_long("['x'].exists(x, ['y'].exists(y, req.text.startsWith(x)))"), Ok(true));
+        let split = "req.text.split('').all(x, req.text.split('').all(y, x == y))";
+        assert_eq!(pass_long(split), Err(NoAnswer::TooLong));
+        assert_eq!(pass("req.a.map(x, req.a.map(y, x)).exists(x, true)"), Err(NoAnswer::TooLong));
+        let small = Sent::new(br#"{"a": [1, 2, 3]}"#, true, None).unwrap();
+        let filters =
+            Filters::new(&image_push("", "req.a.exists(x, req.a.exists(y, x + y == 6.0))")).unwrap();
+        assert_eq!(filters.pass(0, &small, &json!({})), Ok(true));
     }
 
     #[test]

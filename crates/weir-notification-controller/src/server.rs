@@ -62,8 +62,8 @@ impl Default for Limits {
             headers_max: 1000,
             header_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
-            connections_max: 4096,
-            buffered_bytes_max: 128 << 20,
+            connections_max: 2048,
+            buffered_bytes_max: 64 << 20,
             stop_grace: Duration::from_secs(5),
         }
     }

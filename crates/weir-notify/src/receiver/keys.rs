@@ -1,11 +1,13 @@
 //! The public keys of identity providers, fetched and held for a while.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::Deserialize;
 use weir_base::clock::Clock;
 
@@ -113,7 +115,8 @@ impl KeySource {
     pub fn new() -> Result<Self, KeyError> {
         let client = reqwest::Client::builder()
             .timeout(ANSWER_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::limited(REDIRECTS_MAX))
+            .redirect(reqwest::redirect::Policy::custom(redirect))
+            .dns_resolver(Arc::new(Resolver))
             .build();
         let client = client.map_err(|error| KeyError::Client(Arc::new(error)))?;
         Ok(Self { client, google: GOOGLE_KEYS.to_owned(), issuers: Mutex::default() })
@@ -192,6 +195,10 @@ impl KeySource {
         if algorithms.is_empty() {
             algorithms.push(DEFAULT_ALGORITHM.to_owned());
         }
+        if is_secure(issuer) && !is_secure(&discovery.jwks_uri) {
+            let message = "the keys of an https issuer must be at an https address".to_owned();
+            return Err(KeyError::Answer { url, message });
+        }
         Ok((self.key_set(&discovery.jwks_uri).await?, algorithms))
     }
 
@@ -206,6 +213,9 @@ impl KeySource {
             url: url.to_owned(),
             source: Arc::new(error.without_url()),
         };
+        if !reqwest::Url::parse(url).is_ok_and(|url| may_be_asked(&url)) {
+            return Err(KeyError::Answer { url: url.to_owned(), message: FORBIDDEN.to_owned() });
+        }
         let mut response = self.client.get(url).send().await.map_err(failed)?;
         if !response.status().is_success() {
             return Err(KeyError::Status { url: url.to_owned(), status: response.status().as_u16() });
@@ -219,6 +229,59 @@ impl KeySource {
             body.extend_from_slice(&chunk);
         }
         serde_json::from_slice(&body).map_err(|error| answer(error.to_string()))
+    }
+}
+
+const FORBIDDEN: &str = "the address is not one that may be asked";
+
+fn is_secure(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
+/// Whether an address may be asked for keys: whoever may make Receivers names it, and must not reach the
+/// services that tell a machine's own credentials.
+fn may_be_asked(url: &reqwest::Url) -> bool {
+    let host = match url.host() {
+        Some(url::Host::Ipv4(address)) => !is_link_local(address.into()),
+        Some(url::Host::Ipv6(address)) => !is_link_local(address.into()),
+        Some(url::Host::Domain(_)) => true,
+        None => false,
+    };
+    host && matches!(url.scheme(), "http" | "https")
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => {
+            address.is_unicast_link_local()
+                || address.to_ipv4_mapped().is_some_and(|address| address.is_link_local())
+        }
+    }
+}
+
+fn redirect(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+    let downgrade = attempt.url().scheme() != "https"
+        && attempt.previous().last().is_some_and(|url| url.scheme() == "https");
+    if attempt.previous().len() > REDIRECTS_MAX || downgrade || !may_be_asked(attempt.url()) {
+        return attempt.error(FORBIDDEN);
+    }
+    attempt.follow()
+}
+
+/// Resolves names to addresses that may be asked.
+struct Resolver;
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = found.filter(|address| !is_link_local(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err(FORBIDDEN.into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
     }
 }
 

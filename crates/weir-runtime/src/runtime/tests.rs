@@ -640,6 +640,50 @@ async fn a_second_process_takes_over_when_the_first_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_always_runs_needs_no_lease_and_ends_with_the_process() {
+    let server = Server::default();
+    server.create("apps", &json!({"metadata": {"finalizers": [FINALIZER]}}));
+    let leader = World::start_with(&server, &[], |runtime| elected(&server, runtime), |_| {});
+    seconds(1.0).await;
+    assert_eq!(leader.seen(), ["0.00 run apps"]);
+    server.take_writes();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let served = Arc::clone(&told);
+    let standby = World::start_with(
+        &server,
+        &[],
+        move |runtime| {
+            let gate = WriteGate::default();
+            let options = LeaseOptions { identity: "pod-2_1".to_owned(), ..lease() };
+            let wrapping = Wrapping { gate: Some(gate.clone()), ..Wrapping::default() };
+            let client = runtime.client();
+            let mut runtime = runtime.with_wrapping(wrapping).with_lease(client, options, gate);
+            let (gated, standby, stop) = (runtime.client(), runtime.standby_client(), runtime.stop());
+            runtime.always(async move {
+                sleep(Duration::from_secs(5)).await;
+                for client in [gated, standby] {
+                    let api: kube::Api<Kustomization> = kube::Api::namespaced(client, "flux-system");
+                    let patch = json!({"metadata": {"annotations": {"a": "b"}}});
+                    let patched = api
+                        .patch("apps", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch))
+                        .await;
+                    served.lock().push(patched.is_ok());
+                }
+                stop.cancelled().await;
+                served.lock().push(true);
+            });
+            runtime
+        },
+        |_| {},
+    );
+    seconds(10.0).await;
+    assert_eq!(*told.lock(), [false, true], "the lease is another's, and serving does not need it");
+    standby.stop.cancel();
+    standby.running.await.unwrap().unwrap();
+    assert_eq!(*told.lock(), [false, true, true], "it is waited for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_are_written_in_the_background() {
     let server = Server::default();
     server.create("apps", &json!({"metadata": {"annotations": {"event.toolkit.fluxcd.io/team": "web"}}}));

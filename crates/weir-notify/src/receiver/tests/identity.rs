@@ -266,6 +266,25 @@ async fn an_issuer_that_names_another_one_is_not_believed() {
 }
 
 #[tokio::test]
+async fn an_issuer_cannot_point_at_the_services_of_the_machine() {
+    let signer = Signer::new("1");
+    let world = World::start(vec![signer.public()]).await;
+    for url in [
+        "http://169.254.169.254",
+        "http://169.254.169.254/latest/meta-data",
+        "http://[fe80::1]",
+        "http://[::ffff:169.254.169.254]",
+        "file:///etc/passwd",
+    ] {
+        let mut spec = world.issuer.spec();
+        url.clone_into(&mut spec.oidc_providers[0].issuer_url);
+        let claims = changed(&world.issuer.claims(), "iss", json!(url));
+        let refused = world.check_with(&spec, &signer.token(&claims), |_, _| Ok(())).await.unwrap_err();
+        assert!(refused.contains("not one that may be asked"), "{url}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn messages_of_google_are_unwrapped() {
     let signer = Signer::new("1");
     let world = World::start(vec![signer.public()]).await;
