@@ -572,6 +572,11 @@ impl Scenario {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             ("rbac.authorization.k8s.io/v1", "ClusterRole"),
             ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            ("scheduling.k8s.io/v1", "PriorityClass"),
+            ("storage.k8s.io/v1", "StorageClass"),
+            ("networking.k8s.io/v1", "IngressClass"),
+            ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+            ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
         ] {
             for object in self.cluster.list(api_version, kind, None, &owned).await? {
                 self.cluster.delete(api_version, kind, None, &text(&object, "/metadata/name")).await?;

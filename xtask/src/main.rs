@@ -38,6 +38,15 @@ enum Command {
         #[arg(long)]
         record: bool,
     },
+    /// Plays a controller on the embedded API server while everything goes wrong that a seed says.
+    Sim {
+        /// The seed to play, with a log of what the controller does.
+        #[arg(long, conflicts_with = "seeds")]
+        seed: Option<u64>,
+        /// Seeds to play, as FROM..TO.
+        #[arg(long, value_name = "FROM..TO", default_value = "0..100")]
+        seeds: String,
+    },
     /// The kustomize engine against the reference.
     #[command(subcommand)]
     Kustomize(kustomize::Kustomize),
@@ -49,8 +58,30 @@ fn main() -> anyhow::Result<()> {
         Command::CrdCompat { directory } => crd_compat::run(&directory),
         Command::Tidy => tidy::run(&root()),
         Command::Golden { record } => kustomize::golden(&root(), record),
+        Command::Sim { seed, seeds } => simulate(seed, &seeds),
         Command::Kustomize(command) => kustomize::run(command),
     }
+}
+
+/// The simulation is a test of the crate it is about; the seeds reach it through its environment.
+fn simulate(seed: Option<u64>, seeds: &str) -> anyhow::Result<()> {
+    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args([
+        "test",
+        "--package",
+        "weir-kustomize-controller",
+        "--test",
+        "simulation",
+    ]);
+    command.args(["--", "--nocapture"]);
+    match seed {
+        Some(seed) => command
+            .env("WEIR_SIM_SEEDS", format!("{seed}..{}", seed.saturating_add(1)))
+            .env("WEIR_SIM_LOG", "1"),
+        None => command.env("WEIR_SIM_SEEDS", seeds),
+    };
+    anyhow::ensure!(command.status()?.success(), "the simulation failed");
+    Ok(())
 }
 
 /// The root of the repository.

@@ -46,6 +46,17 @@ pub struct Options {
     pub migrate_api_version: bool,
     /// Fields left out of the comparison.
     pub ignore: Rules,
+    /// Objects that are known to be as desired, because they were compared before and are watched since; they are
+    /// neither read nor compared.
+    pub untouched: HashSet<Identity>,
+}
+
+/// An object whatever its version: group, kind, namespace, name.
+pub type Identity = (String, String, String, String);
+
+/// The identity of an object.
+pub fn identity(object: &ObjectRef) -> Identity {
+    (object.group.clone(), object.kind.clone(), object.namespace.clone(), object.name.clone())
 }
 
 impl Options {
@@ -62,6 +73,7 @@ impl Options {
             clean_up: CleanUp::kustomize(manager, group, &[]),
             migrate_api_version: false,
             ignore: Rules::default(),
+            untouched: HashSet::new(),
         }
     }
 }
@@ -177,6 +189,8 @@ pub struct Applied {
     pub changes: ChangeSet,
     /// Each object that was not skipped as it was last seen, in the order of `changes`.
     pub live: Vec<Value>,
+    /// Objects that were known to be as desired.
+    pub untouched: Vec<ObjectRef>,
     /// Group and kind of the definitions applied.
     definitions: HashSet<(String, String)>,
     /// Jobs that clean up after themselves.
@@ -188,6 +202,11 @@ impl Applied {
     ///
     /// Takes the objects as last seen out, so that the first look costs no request.
     pub fn take_targets(&mut self) -> Vec<Target> {
+        let untouched = self.untouched.iter().map(|object| Target {
+            may_vanish: self.vanishing.contains(object),
+            ..Target::new(object.clone())
+        });
+        let untouched: Vec<Target> = untouched.collect();
         std::mem::take(&mut self.live)
             .into_iter()
             .map(|live| {
@@ -195,6 +214,7 @@ impl Applied {
                 let may_vanish = self.vanishing.contains(&object);
                 Target { object, known: Some(live), may_vanish }
             })
+            .chain(untouched)
             .collect()
     }
 }
@@ -227,6 +247,10 @@ async fn plan(
     applied: &Applied,
 ) -> Result<Planned, ApplyError> {
     let object = ObjectRef::of(desired);
+    if options.untouched.contains(&identity(&object)) {
+        let entry = Entry { object, action: Action::Unchanged };
+        return Ok(Planned { entry, payload: Value::Null, live: None });
+    }
     let group = options.owner_group.as_str();
     // A failed read shows again in the dry-run, with a better text.
     let mut live = cluster.get(&object).await.ok().flatten();
@@ -401,6 +425,9 @@ pub async fn apply(
         if object.is_kind("batch", "Job") && desired.pointer("/spec/ttlSecondsAfterFinished").is_some() {
             applied.vanishing.insert(object.clone());
         }
+        if live.is_none() && planned.entry.action == Action::Unchanged {
+            applied.untouched.push(object.clone());
+        }
         applied.changes.push(object, planned.entry.action);
         applied.live.extend(live);
     }
@@ -431,7 +458,7 @@ pub async fn wait_for_stage(
         .changes
         .entries
         .iter()
-        .filter(|entry| is_member(&entry.object))
+        .filter(|entry| is_member(&entry.object) && !applied.untouched.contains(&entry.object))
         .map(|entry| {
             let known =
                 applied.live.iter().find(|live| ObjectRef::of(live).identity() == entry.object.identity());

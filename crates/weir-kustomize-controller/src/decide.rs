@@ -245,7 +245,7 @@ pub fn check_dependencies(
             }
         };
         if let Some(source) = &dependency.ready_expression {
-            let expression = Expression::parse(source).map_err(|error| {
+            let expression = Expression::compile(source, &["self", "dep"]).map_err(|error| {
                 Cause::InvalidExpression(format!(
                     "failed to evaluate dependency {}: {error}",
                     dependency.name

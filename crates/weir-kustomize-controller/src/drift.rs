@@ -29,7 +29,7 @@ use weir_apply::managers::{CleanUp, other_managers};
 use weir_apply::object::{self, ObjectRef};
 use weir_runtime::{Handle, Notice, ObjectKey, Priority, Recorder, Severity, Store, Trigger};
 
-use self::tracker::{Drifted, FIGHT_TOLD_FROM, Identity, Seen, Tracker, identity};
+use self::tracker::{Drifted, FIGHT_TOLD_FROM, Healthy, Identity, Seen, Tracker, identity};
 use crate::decide::{GROUP, go};
 
 /// The pause before a kind that cannot be watched is tried again.
@@ -54,6 +54,11 @@ fn fingerprint(live: &Value, clean_up: &CleanUp, manager: &str) -> u64 {
     }
     clean_up.patch(live, manager).map(|patch| patch.to_string()).hash(&mut hasher);
     hasher.finish()
+}
+
+fn versions(healthy: Vec<(ObjectRef, String)>) -> Vec<Healthy> {
+    let healthy = healthy.into_iter();
+    healthy.map(|(object, version)| Healthy { object, version: version.parse().ok() }).collect()
 }
 
 /// Whom to ask for runs, and whom to tell.
@@ -102,26 +107,42 @@ impl DriftWatch {
         let _ = self.connection.set(Connection { handle, recorder, kustomizations });
     }
 
-    /// Everything was as it should be: what the health depends on is remembered.
-    pub fn settle(&self, object: &Kustomization, key: String, targets: Vec<ObjectRef>) {
-        self.tracker.lock().settle(&ObjectKey::of(object), key, targets, Instant::now());
+    /// Everything was as it should be `at` a time: what the health depends on is remembered.
+    pub fn settle(
+        &self,
+        object: &Kustomization,
+        key: String,
+        healthy: Vec<(ObjectRef, String)>,
+        at: Instant,
+    ) {
+        self.tracker.lock().settle(&ObjectKey::of(object), key, versions(healthy), at);
     }
 
-    /// What the health depends on, if nothing else has to be looked at.
+    /// Objects of a settled Kustomization were found ready again, in these versions.
+    pub fn still_healthy(&self, object: &Kustomization, healthy: Vec<(ObjectRef, String)>) {
+        self.tracker.lock().still_healthy(&ObjectKey::of(object), versions(healthy));
+    }
+
+    /// The objects nobody has touched since all of them were compared, and when that was; nothing if all have to be
+    /// compared. To be asked before [`DriftWatch::begin`].
+    pub fn untouched(&self, object: &Kustomization, key: &str) -> Option<(HashSet<Identity>, Instant)> {
+        let watched = self.watched.lock().clone();
+        let is_watched = |group: &str, kind: &str| {
+            watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
+        };
+        let owner = ObjectKey::of(object);
+        self.tracker.lock().untouched(&owner, key, self.full_check_interval, Instant::now(), is_watched)
+    }
+
+    /// The objects whose health has to be looked at, because they changed since they were ready; `None` if
+    /// everything has to be looked at.
     pub fn settled(&self, object: &Kustomization, key: &str) -> Option<Vec<ObjectRef>> {
         let watched = self.watched.lock().clone();
         let is_watched = |group: &str, kind: &str| {
             watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
         };
-        let tracker = self.tracker.lock();
-        let settled = tracker.settled(
-            &ObjectKey::of(object),
-            key,
-            self.full_check_interval,
-            Instant::now(),
-            is_watched,
-        );
-        settled.map(<[ObjectRef]>::to_vec)
+        let owner = ObjectKey::of(object);
+        self.tracker.lock().settled(&owner, key, self.full_check_interval, Instant::now(), is_watched)
     }
 
     /// A Kustomization cannot be applied before a kind of an API group is defined: it runs again when
@@ -344,7 +365,8 @@ impl Applying {
             }
             seen.push((identity(&reference), self.watch.seen(live)));
         }
-        self.watch.tracker.lock().record(&self.owner, seen, complete);
+        let untouched = applied.untouched.iter().map(identity);
+        self.watch.tracker.lock().record(&self.owner, seen, untouched, complete);
     }
 }
 

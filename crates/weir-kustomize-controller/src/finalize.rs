@@ -41,8 +41,10 @@ pub async fn finalize<P: Progress>(
             return Ok(());
         }
     }
-    let cluster = controller.clusters.target(object).await?;
-    let pruned = prune(&*cluster, &decide::owner(object), inventory.objects).await;
+    let slow = &controller.slow;
+    let cluster = controller.target(progress, object).await?;
+    let owner = decide::owner(object);
+    let pruned = slow.patiently(progress, prune(&*cluster, &owner, inventory.objects)).await;
     pruned.result().map_err(Cause::Finalize)?;
     if !pruned.changes.entries.is_empty() {
         tell(Severity::Info, pruned.changes.all_lines());

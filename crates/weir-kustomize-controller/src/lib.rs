@@ -13,6 +13,7 @@
 //! - A Secret is never applied encrypted.
 
 pub mod build;
+pub mod cache;
 pub mod clusters;
 pub mod decide;
 pub mod decrypt;

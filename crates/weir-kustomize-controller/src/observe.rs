@@ -5,9 +5,10 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use weir_api::Artifact;
 use weir_api::common::ValuesSourceKind;
-use weir_api::kustomize::{Kustomization, SubstituteReference};
+use weir_api::kustomize::Kustomization;
 use weir_api::source::{Bucket, ExternalArtifact, GitRepository, OCIRepository};
 use weir_apply::cluster::{Cluster, ClusterError};
 use weir_apply::object::ObjectRef;
@@ -140,19 +141,52 @@ async fn read_kustomization(local: &dyn Cluster, key: &ObjectKey) -> Result<Kust
     }
 }
 
+/// The ConfigMaps and Secrets of `substituteFrom` as they were read, in the order of the spec.
+pub struct VariableSources(Vec<Result<Option<Value>, ClusterError>>);
+
+impl VariableSources {
+    /// A digest of what they hold; `None` if one could not be read.
+    pub fn digest(&self) -> Option<String> {
+        if self.0.is_empty() {
+            return Some(String::new());
+        }
+        let mut hasher = Sha256::new();
+        for found in &self.0 {
+            let data = found.as_ref().ok()?.as_ref().and_then(|found| found.get("data"));
+            hasher.update(data.map(Value::to_string).unwrap_or_default());
+            hasher.update([0]);
+        }
+        Some(hex::encode(hasher.finalize()))
+    }
+}
+
+/// Reads the ConfigMaps and Secrets of `substituteFrom`. What cannot be read is an error only for those who need it.
+pub async fn variable_sources(local: &dyn Cluster, object: &Kustomization) -> VariableSources {
+    let references = object.spec.post_build.iter().flat_map(|post_build| &post_build.substitute_from);
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let mut sources = Vec::new();
+    for reference in references {
+        let kind = match reference.kind {
+            ValuesSourceKind::ConfigMap => "ConfigMap",
+            ValuesSourceKind::Secret => "Secret",
+        };
+        sources.push(local.get(&ObjectRef::core(kind, namespace, &reference.name)).await);
+    }
+    VariableSources(sources)
+}
+
 /// The variables of a Kustomization; `first` is the object they are first needed for.
 ///
 /// # Errors
 /// A ConfigMap or Secret that cannot be read, unless it is optional and does not exist.
-pub async fn variables(
-    local: &dyn Cluster,
+pub fn variables(
+    sources: &VariableSources,
     object: &Kustomization,
     first: &Value,
 ) -> Result<Variables, BuildError> {
     let mut variables = Variables::new();
     let Some(post_build) = &object.spec.post_build else { return Ok(variables) };
-    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-    for reference in &post_build.substitute_from {
+    for (reference, found) in post_build.substitute_from.iter().zip(&sources.0) {
         let (kind, secret) = match reference.kind {
             ValuesSourceKind::ConfigMap => ("ConfigMap", false),
             ValuesSourceKind::Secret => ("Secret", true),
@@ -162,9 +196,7 @@ pub async fn variables(
             reference: format!("{kind}/{}", reference.name),
             message,
         };
-        let found = read_config(local, namespace, kind, reference)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
+        let found = found.as_ref().map_err(|error| failed(error.to_string()))?;
         let Some(found) = found else {
             if reference.optional {
                 continue;
@@ -186,13 +218,4 @@ pub async fn variables(
         variables.set(key.clone(), value);
     }
     Ok(variables)
-}
-
-async fn read_config(
-    local: &dyn Cluster,
-    namespace: &str,
-    kind: &str,
-    reference: &SubstituteReference,
-) -> Result<Option<Value>, ClusterError> {
-    local.get(&ObjectRef::core(kind, namespace, &reference.name)).await
 }

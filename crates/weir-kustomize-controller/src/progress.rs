@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use weir_api::kustomize::Kustomization;
 use weir_api::names::reason;
 use weir_runtime::{Notice, Run, Severity, Trigger};
@@ -58,6 +59,62 @@ impl Progress for Run<Kustomization> {
 
     async fn without_worker<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
         Run::without_worker(self, future).await
+    }
+}
+
+/// How long a step may take before the run gives its worker up.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// How many runs may go on without a worker; more keep theirs, so that a slow API server is not asked for ever more.
+const SLOW_MAX: usize = 128;
+/// How many builds may go on without a worker.
+const SLOW_BUILDS_MAX: usize = 8;
+
+/// Lets runs that are held up outside go on without a worker: one that hangs must not keep others from working.
+pub struct Slow {
+    waits: Semaphore,
+    builds: Semaphore,
+}
+
+impl Default for Slow {
+    fn default() -> Self {
+        Self { waits: Semaphore::new(SLOW_MAX), builds: Semaphore::new(SLOW_BUILDS_MAX) }
+    }
+}
+
+impl Slow {
+    /// Does `work`, which waits for something outside: with the worker of the run for a moment, then without.
+    pub async fn patiently<T: Send>(
+        &self,
+        progress: &impl Progress,
+        work: impl Future<Output = T> + Send,
+    ) -> T {
+        Self::within(&self.waits, progress, work).await
+    }
+
+    /// The same for a build, which may have to wait for remote bases. Fewer at a time: a build also takes memory.
+    pub async fn patiently_building<T: Send>(
+        &self,
+        progress: &impl Progress,
+        work: impl Future<Output = T> + Send,
+    ) -> T {
+        Self::within(&self.builds, progress, work).await
+    }
+
+    async fn within<T: Send>(
+        slow: &Semaphore,
+        progress: &impl Progress,
+        work: impl Future<Output = T> + Send,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            result = &mut work => return result,
+            () = tokio::time::sleep(SLOW_AFTER) => {}
+        }
+        match slow.try_acquire() {
+            Ok(_permit) => progress.without_worker(work).await,
+            Err(_) => work.await,
+        }
     }
 }
 

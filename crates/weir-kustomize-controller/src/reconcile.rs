@@ -1,5 +1,6 @@
 //! Makes the cluster agree with a Kustomization.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use tokio::time::Instant;
 use weir_api::kustomize::Kustomization;
 use weir_api::names::{condition as types, reason};
 use weir_api::{Artifact, FluxObject, condition};
-use weir_apply::apply::{Applied, ApplyError, Options, Planned, apply, dry_run, wait_for_stage};
+use weir_apply::apply::{
+    Applied, ApplyError, Options as ApplyOptions, Planned, apply, dry_run, wait_for_stage,
+};
 use weir_apply::change::Action;
 use weir_apply::cluster::Cluster;
-use weir_apply::health::{CustomChecks, Target, Wait, WaitError, wait};
+use weir_apply::health::{CustomChecks, Target, Wait, WaitError, wait_for_versions};
 use weir_apply::ignore::Rules;
 use weir_apply::inventory::Inventory;
 use weir_apply::managers::CleanUp;
@@ -23,10 +26,11 @@ use weir_artifact::fetch::{FetchError, Fetcher};
 use weir_base::clock::Clock;
 use weir_base::tree::MemoryTree;
 use weir_kustomize::Substitution;
-use weir_runtime::{Conclusion, Ended, Pass, Reconciler, Run, Trigger};
+use weir_runtime::{Conclusion, Ended, ObjectKey, Pass, Reconciler, Run, Trigger};
 use weir_source::bases::{Access, Bases};
 
 use crate::build;
+use crate::cache::{self, BuildKey, Builds, Kept};
 use crate::clusters::Clusters;
 use crate::decide::{self, GROUP, go};
 use crate::decrypt;
@@ -34,8 +38,8 @@ use crate::drift::DriftWatch;
 use crate::error::{Cause, Error, Facts};
 use crate::finalize;
 use crate::keyring::Keyring;
-use crate::observe::{self, Stores};
-use crate::progress::{Progress, Steps};
+use crate::observe::{self, Stores, VariableSources};
+use crate::progress::{Progress, Slow, Steps};
 use crate::settings::Settings;
 use crate::status::{self, Done};
 
@@ -76,6 +80,10 @@ pub struct KustomizationReconciler {
     pub drift: Option<Arc<DriftWatch>>,
     /// Where remote files and bases come from.
     pub bases: Arc<Bases>,
+    /// What was built before, if it may be used again.
+    pub builds: Option<Builds>,
+    /// Bounds the runs that go on without a worker.
+    pub slow: Slow,
     /// The clock.
     pub clock: Arc<dyn Clock>,
 }
@@ -95,6 +103,9 @@ impl Reconciler for KustomizationReconciler {
     async fn finalize(&self, run: &Run<Kustomization>, object: &Kustomization) -> Result<(), Error> {
         if let Some(drift) = &self.drift {
             drift.forget(object);
+        }
+        if let Some(builds) = &self.builds {
+            builds.forget(&ObjectKey::of(object));
         }
         let result = finalize::finalize(self, run, object).await;
         result.map_err(|cause| self.error(object, cause, Facts::default()))
@@ -194,36 +205,70 @@ impl KustomizationReconciler {
         job: &Job,
         facts: &mut Facts,
     ) -> Result<bool, Cause> {
+        let progress = steps.progress();
+        let reading = observe::variable_sources(self.clusters.local(), object);
+        let sources = self.slow.patiently(progress, reading).await;
+        let variables_digest = sources.digest();
+        let settled_key = variables_digest.as_deref().and_then(|digest| settled_key(object, job, digest));
         if !steps.are_shown()
-            && let Some(targets) = self.settled(object, job)
+            && let (Some(drift), Some(key)) = (&self.drift, &settled_key)
+            && let Some(changed) = drift.settled(object, key)
         {
             tracing::debug!("nothing has changed since everything was compared");
-            let cluster = self.clusters.target(object).await?;
-            let targets = targets.into_iter().map(Target::new).collect();
-            Box::pin(self.check_health(steps, object, job, &*cluster, targets, false)).await?;
+            if !changed.is_empty() {
+                let cluster = self.clusters.target(object).await?;
+                let targets = changed.into_iter().map(Target::new).collect();
+                let check = self.check_health(steps, object, job, &*cluster, targets, false);
+                drift.still_healthy(object, Box::pin(check).await?);
+            }
             return Ok(false);
         }
-        let files = self.fetch(&job.artifact).await?;
-        let directory = build::directory(&*files, object, &job.artifact.revision)?;
+        let strict = self.settings.gates.enabled("StrictPostBuildSubstitutions");
+        let build_key = variables_digest
+            .filter(|_| self.builds.is_some())
+            .and_then(|digest| cache::build_key(object, &job.artifact.digest, &digest, strict));
+        let input = if let Some(kept) = self.kept(object, build_key.as_ref()) {
+            Input::Kept(kept)
+        } else {
+            let files = self.slow.patiently(progress, self.fetch(&job.artifact)).await?;
+            let directory = build::directory(&*files, object, &job.artifact.revision)?;
+            Input::Files(files, directory)
+        };
         let revision = job.artifact.revision.clone();
-        steps.progress().update(&mut |object| {
+        progress.update(&mut |object| {
             object.status_mut().last_attempted_revision = Some(revision.clone());
         });
         steps.next("Building manifests");
-        let cluster = self.clusters.target(object).await?;
-        let built = self.build(object, files, directory, job.timeout).await?;
+        let cluster = self.target(progress, object).await?;
+        let built = match input {
+            Input::Kept(kept) => {
+                Built { digest: kept.digest, objects: Ok(kept.objects), reads_remote: false }
+            }
+            Input::Files(files, directory) => {
+                let build = Box::pin(self.build(object, files, directory, job.timeout, &sources));
+                let built = self.slow.patiently_building(progress, build).await?;
+                self.keep(object, build_key, &built);
+                built
+            }
+        };
         facts.digest = Some(built.digest);
         let objects = built.objects?;
 
         steps.next("Detecting drift");
         let watched = self.drift.as_ref().filter(|_| object.spec.kube_config.is_none());
+        // A run that nobody asked for, of what was compared before, looks only at what was touched since.
+        let untouched = watched
+            .filter(|_| !steps.are_shown())
+            .and_then(|drift| drift.untouched(object, settled_key.as_ref()?));
+        let (untouched, compared_at) = untouched.unwrap_or_else(|| (HashSet::new(), Instant::now()));
         let mut drift = watched.map(|drift| drift.begin(object));
         let mut run = Application {
             cluster: &*cluster,
-            options: self.apply_options(object)?,
+            options: ApplyOptions { untouched, ..self.apply_options(object)? },
             object,
             inventory: job.inventory.clone(),
             applied: Applied::default(),
+            slow: &self.slow,
             clock: &*self.clock,
         };
         let outcome = Box::pin(run.apply_stages(steps, objects)).await;
@@ -253,24 +298,46 @@ impl KustomizationReconciler {
         }
         changed |= self.prune(steps, object, job, &*cluster, &applied).await?;
         drop(drift);
-        let targets = applied.take_targets();
-        let listed: Vec<ObjectRef> = targets.iter().map(|target| target.object.clone()).collect();
         let has_changes = applied.changes.has_changes();
-        Box::pin(self.check_health(steps, object, job, &*cluster, targets, has_changes)).await?;
-        if let Some(drift) = &self.drift
-            && may_settle(object)
+        let targets = match health_targets(object, &*cluster, applied.take_targets()).await {
+            Ok(targets) => targets,
+            Err(message) => return Err(Self::unhealthy(steps, Instant::now(), message)),
+        };
+        let check = self.check_health(steps, object, job, &*cluster, targets, has_changes);
+        let healthy = Box::pin(check).await?;
+        if let (Some(drift), Some(key)) = (&self.drift, settled_key)
             && !built.reads_remote
         {
-            let targets = if object.spec.wait { listed } else { Vec::new() };
-            drift.settle(object, settled_key(object, job), targets);
+            drift.settle(object, key, healthy, compared_at);
         }
         Ok(changed)
     }
 
-    /// What the health depends on, if everything was compared not long ago and is watched since.
-    fn settled(&self, object: &Kustomization, job: &Job) -> Option<Vec<ObjectRef>> {
-        let drift = self.drift.as_ref().filter(|_| may_settle(object))?;
-        drift.settled(object, &settled_key(object, job))
+    /// The cluster the objects live in.
+    pub(crate) async fn target<P: Progress>(
+        &self,
+        progress: &P,
+        object: &Kustomization,
+    ) -> Result<Arc<dyn Cluster>, Cause> {
+        // Handed out by reference: with the cluster as its result the future is not general enough.
+        let mut target = None;
+        let reaching = async { target = Some(self.clusters.target(object).await) };
+        self.slow.patiently(progress, reaching).await;
+        target.unwrap_or_else(|| Err(Cause::Client("the cluster was not asked for".to_owned())))
+    }
+
+    /// What was built before from the same inputs.
+    fn kept(&self, object: &Kustomization, key: Option<&BuildKey>) -> Option<Kept> {
+        self.builds.as_ref()?.find(&ObjectKey::of(object), key?)
+    }
+
+    /// Keeps a build that depends on nothing but what its key names.
+    fn keep(&self, object: &Kustomization, key: Option<BuildKey>, built: &Built) {
+        if let (Some(builds), Some(key), Ok(objects)) = (&self.builds, key, &built.objects)
+            && !built.reads_remote
+        {
+            builds.keep(&ObjectKey::of(object), key, &built.digest, objects);
+        }
     }
 
     /// A run that failed because a kind is not defined is repeated when it is.
@@ -301,6 +368,7 @@ impl KustomizationReconciler {
         files: Arc<MemoryTree>,
         directory: String,
         timeout: Duration,
+        sources: &VariableSources,
     ) -> Result<Built, Cause> {
         let spec = Arc::new(object.clone());
         let mut prepared = {
@@ -329,10 +397,7 @@ impl KustomizationReconciler {
         .await?;
         let variables = match build::first_substituted(&spec.spec, &built) {
             None => None,
-            Some(first) => {
-                let read = observe::variables(self.clusters.local(), object, first).await;
-                Some(read.map_err(Cause::Build)?)
-            }
+            Some(first) => Some(observe::variables(sources, object, first).map_err(Cause::Build)?),
         };
         let substitution = Substitution {
             strict: self.settings.gates.enabled("StrictPostBuildSubstitutions"),
@@ -349,8 +414,8 @@ impl KustomizationReconciler {
         .await
     }
 
-    fn apply_options(&self, object: &Kustomization) -> Result<Options, Cause> {
-        Ok(Options {
+    fn apply_options(&self, object: &Kustomization) -> Result<ApplyOptions, Cause> {
+        Ok(ApplyOptions {
             owner_group: GROUP.to_owned(),
             manager: MANAGER.to_owned(),
             force: object.spec.force,
@@ -359,6 +424,7 @@ impl KustomizationReconciler {
             clean_up: CleanUp::kustomize(MANAGER, GROUP, &self.settings.override_managers),
             migrate_api_version: self.settings.gates.enabled("MigrateAPIVersion"),
             ignore: Rules::compile(&decide::ignore_rules(&object.spec))?,
+            untouched: HashSet::new(),
         })
     }
 
@@ -388,7 +454,8 @@ impl KustomizationReconciler {
         };
         let listed = with(&stale);
         steps.progress().update(&mut |object| status::set_inventory(object, &listed));
-        let pruned = prune(cluster, &decide::owner(object), stale).await;
+        let owner = decide::owner(object);
+        let pruned = self.slow.patiently(steps.progress(), prune(cluster, &owner, stale)).await;
         let left = with(&pruned.remaining);
         steps.progress().update(&mut |object| status::set_inventory(object, &left));
         pruned.result()?;
@@ -406,18 +473,14 @@ impl KustomizationReconciler {
         cluster: &dyn Cluster,
         targets: Vec<Target>,
         has_changes: bool,
-    ) -> Result<(), Cause> {
+    ) -> Result<Vec<(ObjectRef, String)>, Cause> {
         let progress = steps.progress();
         let started = Instant::now();
-        let targets = match health_targets(object, cluster, targets).await {
-            Ok(targets) => targets,
-            Err(message) => return Err(Self::unhealthy(steps, started, message)),
-        };
         if targets.is_empty() {
             progress.update(&mut |object| {
                 condition::delete(object.conditions_mut(), types::HEALTHY);
             });
-            return Ok(());
+            return Ok(Vec::new());
         }
         let was_healthy = condition::is_true(object.conditions(), types::HEALTHY);
         let step = "Running health checks";
@@ -435,7 +498,7 @@ impl KustomizationReconciler {
             clock: &*self.clock,
         };
         let waiting = async {
-            let mut wait = std::pin::pin!(wait(cluster, targets, &options));
+            let mut wait = std::pin::pin!(wait_for_versions(cluster, targets, &options));
             tokio::select! {
                 biased;
                 result = &mut wait => return result,
@@ -445,7 +508,7 @@ impl KustomizationReconciler {
             mark_checking(steps, job);
             wait.await
         };
-        let result: Result<Result<(), WaitError>, Trigger> = progress
+        let result: Result<Result<Vec<(ObjectRef, String)>, WaitError>, Trigger> = progress
             .without_worker(async {
                 if !self.settings.gates.enabled("CancelHealthCheckOnNewRevision") {
                     return Ok(waiting.await);
@@ -459,7 +522,7 @@ impl KustomizationReconciler {
         match result {
             Err(trigger) => Err(Cause::HealthCheckCanceled(trigger)),
             Ok(Err(error)) => Err(Self::unhealthy(steps, started, error.to_string())),
-            Ok(Ok(())) => {
+            Ok(Ok(healthy)) => {
                 let message = format!("Health check passed in {}", go(started.elapsed()));
                 if steps.are_shown() || !was_healthy {
                     set_healthy(steps, true, reason::SUCCEEDED, &message);
@@ -469,7 +532,7 @@ impl KustomizationReconciler {
                 if !was_healthy || (new_revision && has_changes) {
                     steps.tell(message);
                 }
-                Ok(())
+                Ok(healthy)
             }
         }
     }
@@ -489,17 +552,19 @@ struct Built {
     reads_remote: bool,
 }
 
-/// Whether watching can stand in for comparing: not for other clusters, nor for variables that may
-/// change without the Kustomization.
-fn may_settle(object: &Kustomization) -> bool {
-    let reads_variables =
-        object.spec.post_build.as_ref().is_some_and(|post_build| !post_build.substitute_from.is_empty());
-    object.spec.kube_config.is_none() && !reads_variables
+/// Where the objects of a run come from.
+enum Input {
+    /// What was built before from the same inputs.
+    Kept(Kept),
+    /// The files of the artifact, and the directory to build.
+    Files(Arc<MemoryTree>, String),
 }
 
-/// What a comparison holds for.
-fn settled_key(object: &Kustomization, job: &Job) -> String {
-    format!("{}/{}", object.generation(), job.artifact.digest)
+/// What a comparison holds for, and watching can stand in for comparing; `None` for other clusters, which are not
+/// watched.
+fn settled_key(object: &Kustomization, job: &Job, variables_digest: &str) -> Option<String> {
+    let key = format!("{}/{}/{variables_digest}", object.generation(), job.artifact.digest);
+    object.spec.kube_config.is_none().then_some(key)
 }
 
 /// Runs pure work where it does not keep others from working.
@@ -576,11 +641,12 @@ fn set_healthy<P: Progress>(steps: &Steps<'_, P>, healthy: bool, reason: &str, m
 /// The application of one plan, and what is known about it so far.
 struct Application<'a> {
     cluster: &'a dyn Cluster,
-    options: Options,
+    options: ApplyOptions,
     object: &'a Kustomization,
     /// What was known before, and everything this run has set out to write.
     inventory: Inventory,
     applied: Applied,
+    slow: &'a Slow,
     clock: &'a dyn Clock,
 }
 
@@ -598,13 +664,17 @@ impl Application<'_> {
 
     async fn apply_stage<P: Progress>(&mut self, steps: &Steps<'_, P>, stage: &Stage) -> Result<(), Cause> {
         let failed = |source| Cause::Apply { source: Box::new(source), changes: String::new() };
-        let planned = dry_run(self.cluster, &self.options, stage, &self.applied).await.map_err(failed)?;
+        let (slow, progress) = (self.slow, steps.progress());
+        let planning = dry_run(self.cluster, &self.options, stage, &self.applied);
+        let planned = slow.patiently(progress, planning).await.map_err(failed)?;
         if planned.iter().any(Planned::writes) {
             steps.show();
         }
         self.list(steps, &planned).await?;
-        apply(self.cluster, &self.options, stage, planned, &mut self.applied).await.map_err(failed)?;
-        wait_for_stage(self.cluster, stage, &self.applied, self.clock).await.map_err(failed)
+        let applying = apply(self.cluster, &self.options, stage, planned, &mut self.applied);
+        slow.patiently(progress, applying).await.map_err(failed)?;
+        let waiting = wait_for_stage(self.cluster, stage, &self.applied, self.clock);
+        slow.patiently(progress, waiting).await.map_err(failed)
     }
 
     /// Puts what is about to be written on record first, so that it is not forgotten whatever

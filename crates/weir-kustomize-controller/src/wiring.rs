@@ -15,6 +15,7 @@ use weir_runtime::{Change, Handle, Index, ObjectKey, Priority, Runtime, Store, T
 
 use weir_source::bases::{Bases, Limits};
 
+use crate::cache::Builds;
 use crate::clusters::KubernetesClusters;
 use crate::decide::{self, GROUP};
 use crate::drift::DriftWatch;
@@ -22,7 +23,8 @@ use crate::keyring::Keyring;
 use crate::observe::{self, Stores};
 use crate::order::topological;
 use crate::process_keys;
-use crate::reconcile::{KustomizationReconciler, MANAGER};
+use crate::progress::Slow;
+use crate::reconcile::{Artifacts, KustomizationReconciler, MANAGER};
 use crate::settings::{Flags, Settings};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -32,6 +34,24 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 /// Flags that cannot work together, or a machine without usable TLS.
 pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
+    let artifacts = Fetcher::new(FetchOptions {
+        retries: flags.http_retry,
+        host_override: variable(environment::SOURCE_CONTROLLER_LOCALHOST),
+        watcher_host_override: variable(environment::SOURCE_WATCHER_LOCALHOST),
+        ..FetchOptions::default()
+    })?;
+    set_up_with(runtime, flags, Arc::new(artifacts))
+}
+
+/// The same with artifacts from elsewhere.
+///
+/// # Errors
+/// As for [`set_up`].
+pub fn set_up_with(
+    runtime: &mut Runtime,
+    flags: &Flags,
+    artifacts: Arc<dyn Artifacts>,
+) -> Result<(), BoxError> {
     let settings = Settings::new(flags, runtime.settings().gates.clone())?;
     let kustomizations: Store<Kustomization> = runtime.watch_primary();
     let stores = Stores {
@@ -58,21 +78,17 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         let clean_up = CleanUp::kustomize(MANAGER, GROUP, &settings.override_managers);
         DriftWatch::new(clusters.local_cluster(), clean_up, MANAGER, settings.full_check_interval)
     });
-    let artifacts = Fetcher::new(FetchOptions {
-        retries: flags.http_retry,
-        host_override: variable(environment::SOURCE_CONTROLLER_LOCALHOST),
-        watcher_host_override: variable(environment::SOURCE_WATCHER_LOCALHOST),
-        ..FetchOptions::default()
-    })?;
     let watch_configs = !settings.gates.enabled("DisableConfigWatchers");
     let reconciler = KustomizationReconciler {
         stores: stores.clone(),
         clusters,
-        artifacts: Arc::new(artifacts),
+        artifacts,
         keyring,
         settings,
         drift: drift.clone(),
         bases: Arc::new(Bases::new(Limits::default())),
+        builds: event_driven.then(Builds::default),
+        slow: Slow::default(),
         clock: runtime.clock(),
     };
     let handle = runtime.controller(&kustomizations, reconciler, |_| {});

@@ -25,13 +25,14 @@ use weir_runtime::{Ended, Failed, FeatureGates, Notice, Pass, Reconciler, Store,
 use weir_sops::AgeIdentities;
 use weir_source::bases::{Bases, Limits};
 
+use crate::cache::Builds;
 use crate::clusters::Clusters;
 use crate::decide;
 use crate::error::Cause;
 use crate::finalize::finalize;
 use crate::keyring::Keyring;
 use crate::observe::Stores;
-use crate::progress::Progress;
+use crate::progress::{Progress, Slow};
 use crate::reconcile::{Artifacts, KustomizationReconciler};
 use crate::settings::PROGRAM;
 use crate::settings::Settings;
@@ -149,6 +150,8 @@ impl World {
                 settings: Settings::new(&flags, FeatureGates::with(PROGRAM.feature_gates, gates)).unwrap(),
                 drift: None,
                 bases: Arc::new(Bases::new(Limits::default())),
+                builds: Some(Builds::default()),
+                slow: Slow::default(),
                 clock: Arc::new(FixedClock(NOW)),
             },
             cluster,
@@ -168,7 +171,7 @@ impl World {
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": {"name": "fleet", "namespace": "flux-system", "resourceVersion": revision},
             "spec": {"interval": "1m", "url": "http://localhost/fleet"},
-            "status": {"artifact": {"digest": "sha256:00", "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "p",
+            "status": {"artifact": {"digest": format!("sha256:{revision}"), "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "p",
                 "revision": revision, "url": url}},
         }))
         .unwrap();

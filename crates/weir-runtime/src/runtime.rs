@@ -246,6 +246,16 @@ impl Runtime {
         self
     }
 
+    /// The same with leader election through the runtime's own client: controllers start only once this process holds
+    /// the lease, and what they write is refused once it is lost. For processes that host several controllers, and for
+    /// tests.
+    #[must_use]
+    pub fn with_leader_election(self, options: LeaseOptions) -> Self {
+        let (client, gate) = (self.client.clone(), WriteGate::default());
+        let wrapping = Wrapping { gate: Some(gate.clone()), ..Wrapping::default() };
+        self.with_wrapping(wrapping).with_lease(client, options, gate)
+    }
+
     /// The client: throttled, counted, and unable to write once the lease is lost.
     pub fn client(&self) -> Client {
         self.client.clone()

@@ -35,14 +35,18 @@ impl TestCluster {
     pub async fn run_due(&self) {
         let Some(drive) = &self.inner.controllers else { return };
         loop {
+            self.tick();
+            // Listened to only now, as acting itself notifies; what moved since shows in what is due next.
             let moved = drive.moved.notified();
-            match self.tick() {
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            match self.inner.next_due() {
                 None => moved.await,
                 Some(due) => {
                     let left = due.duration_since(self.inner.timestamp());
                     let left = std::time::Duration::try_from(left).unwrap_or_default();
                     tokio::select! {
-                        () = moved => {}
+                        () = &mut moved => {}
                         () = tokio::time::sleep(left) => {}
                     }
                 }

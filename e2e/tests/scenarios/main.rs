@@ -11,3 +11,4 @@ mod kills;
 mod lifecycle;
 mod notifications;
 mod quiet;
+mod switch;

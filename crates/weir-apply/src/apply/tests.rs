@@ -4,6 +4,28 @@ use serde_json::json;
 use weir_base::clock::FixedClock;
 
 use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn untouched_objects_cost_no_request() {
+    let cluster = MemoryCluster::new();
+    let object = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
+    let mut options = Options::kustomize();
+    options.untouched.insert(identity(&ObjectRef::of(&object("a"))));
+    let mut applied = Applied::default();
+    for stage in crate::order::stages(vec![object("a"), object("b")], &options.custom_stage_kinds) {
+        let planned = dry_run(&cluster, &options, &stage, &applied).await.unwrap();
+        apply(&cluster, &options, &stage, planned, &mut applied).await.unwrap();
+    }
+    let subjects: Vec<String> = cluster.take_requests().into_iter().map(|(_, subject)| subject).collect();
+    assert!(subjects.iter().all(|subject| subject == "ConfigMap/n/b"), "{subjects:?}");
+    assert_eq!(applied.changes.all_lines(), "ConfigMap/n/a unchanged\nConfigMap/n/b created");
+    let targets: Vec<(String, bool)> = applied
+        .take_targets()
+        .into_iter()
+        .map(|target| (target.object.to_string(), target.known.is_some()))
+        .collect();
+    assert_eq!(targets, [("ConfigMap/n/b".to_owned(), true), ("ConfigMap/n/a".to_owned(), false)]);
+}
 use crate::ignore::Rule;
 use crate::memory::{MemoryCluster, Verb};
 use crate::normalise::normalise;

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use custom::{CustomCheck, CustomChecks, InvalidCheck, Source};
-pub use wait::{Target, Wait, WaitError, wait, wait_gone};
+pub use wait::{Target, Wait, WaitError, wait, wait_for_versions, wait_gone};
 
 use crate::object::{self, ObjectRef};
 

@@ -21,6 +21,8 @@ const READS_MAX: usize = 8;
 const LIST_OBJECTS_MIN: usize = 3;
 /// How many objects of one kind are watched one by one when no selector covers them all.
 const SINGLE_WATCHES_MAX: usize = 20;
+/// The first pause before a watch that ended is started again; it doubles up to the poll interval.
+const WATCH_DELAY_MIN: Duration = Duration::from_millis(50);
 /// After how many polls an object that is watched is read anyway.
 const POLLS_PER_FULL_READ: u32 = 6;
 
@@ -94,6 +96,8 @@ fn list(unready: &[Unready]) -> String {
 struct State {
     target: Target,
     assessment: Assessment,
+    /// The version of the object that was assessed.
+    version: String,
     watched: bool,
 }
 
@@ -120,53 +124,105 @@ impl State {
 /// # Cancellation
 /// Nothing is written; dropping the future ends the watches.
 pub async fn wait(cluster: &dyn Cluster, targets: Vec<Target>, options: &Wait<'_>) -> Result<(), WaitError> {
-    let deadline = Instant::now() + options.timeout;
+    wait_for_versions(cluster, targets, options).await.map(|_| ())
+}
+
+/// Waits until every target is ready, and gives the versions in which they were.
+///
+/// An object that still has its version is still ready. A target that vanished has an empty one.
+///
+/// # Errors
+/// As for [`wait`].
+///
+/// # Cancellation
+/// Nothing is written; dropping the future ends the watches.
+pub async fn wait_for_versions(
+    cluster: &dyn Cluster,
+    targets: Vec<Target>,
+    options: &Wait<'_>,
+) -> Result<Vec<(ObjectRef, String)>, WaitError> {
+    let unknown = Assessment::new(Status::Unknown, "");
     let mut states: Vec<State> = targets
         .into_iter()
-        .map(|target| State { target, assessment: Assessment::new(Status::Unknown, ""), watched: false })
+        .map(|target| State { target, assessment: unknown.clone(), version: String::new(), watched: false })
         .collect();
-    for state in &mut states {
+    wait_until_ready(cluster, &mut states, options).await?;
+    Ok(states.into_iter().map(|state| (state.target.object, state.version)).collect())
+}
+
+async fn wait_until_ready(
+    cluster: &dyn Cluster,
+    states: &mut [State],
+    options: &Wait<'_>,
+) -> Result<(), WaitError> {
+    let deadline = Instant::now() + options.timeout;
+    for state in states.iter_mut() {
         if let Some(known) = state.target.known.take() {
-            state.assessment = assess(&known, options.checks, options.clock.now());
+            let assessment = assess(&known, options.checks, options.clock.now());
+            record(state, assessment, resource_version(&known));
         }
     }
-    let unknown: Vec<usize> = positions(&states, |state| state.assessment.status == Status::Unknown);
-    let late = tokio::time::timeout_at(deadline, read(cluster, options, &mut states, unknown)).await.is_err();
-    if let Some(verdict) = decide(&states, options.fail_fast) {
+    let unknown: Vec<usize> = positions(states, |state| state.assessment.status == Status::Unknown);
+    let late = tokio::time::timeout_at(deadline, read(cluster, options, states, unknown)).await.is_err();
+    if let Some(verdict) = decide(states, options.fail_fast) {
         return verdict;
     }
     if late {
-        return Err(timeout(&states));
+        return Err(timeout(states));
     }
-    let mut events = watch_unfinished(cluster, options, &mut states, deadline).await;
+    let mut events = watch_unfinished(cluster, options, states, deadline).await;
+    // A watch that ended is started again soon, sooner than the next poll.
+    let mut watch_again: Option<Instant> = None;
+    let mut watch_delay = WATCH_DELAY_MIN;
     let mut polls = tokio::time::interval_at(Instant::now() + options.poll_interval, options.poll_interval);
     polls.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut poll_count: u32 = 0;
     loop {
         let reread: Vec<usize> = tokio::select! {
             biased;
-            () = tokio::time::sleep_until(deadline) => return Err(timeout(&states)),
-            Some(event) = events.next(), if !events.is_empty() => on_event(event, options, &mut states),
+            () = tokio::time::sleep_until(deadline) => return Err(timeout(states)),
+            Some(event) = events.next(), if !events.is_empty() => {
+                if event.is_err() {
+                    watch_again.get_or_insert(Instant::now() + watch_delay);
+                    watch_delay = (watch_delay * 2).min(options.poll_interval.max(WATCH_DELAY_MIN));
+                } else {
+                    watch_delay = WATCH_DELAY_MIN;
+                }
+                on_event(event, options, states)
+            }
+            () = sleep_until(watch_again) => {
+                watch_again = None;
+                events = watch_unfinished(cluster, options, states, deadline).await;
+                Vec::new()
+            }
             _ = polls.tick() => {
                 poll_count += 1;
                 if states.iter().any(|state| !state.is_finished() && !state.watched) {
-                    events = watch_unfinished(cluster, options, &mut states, deadline).await;
+                    watch_again = None;
+                    events = watch_unfinished(cluster, options, states, deadline).await;
                 }
                 let all = poll_count.is_multiple_of(POLLS_PER_FULL_READ);
-                positions(&states, |state| {
+                positions(states, |state| {
                     state.assessment.status != Status::Current
                         && (all || !state.watched || needs_another_look(&state.target.object))
                 })
             }
         };
         if !reread.is_empty()
-            && tokio::time::timeout_at(deadline, read(cluster, options, &mut states, reread)).await.is_err()
+            && tokio::time::timeout_at(deadline, read(cluster, options, states, reread)).await.is_err()
         {
-            return Err(timeout(&states));
+            return Err(timeout(states));
         }
-        if let Some(verdict) = decide(&states, options.fail_fast) {
+        if let Some(verdict) = decide(states, options.fail_fast) {
             return verdict;
         }
+    }
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -245,15 +301,15 @@ async fn read(cluster: &dyn Cluster, options: &Wait<'_>, states: &mut [State], p
     let found: Vec<_> = objects.iter().map(|object| listed.remove(&key(object))).collect();
     let mut answers = stream::iter(positions.into_iter().zip(objects).zip(found))
         .map(|((position, object), found)| async move {
-            let assessment = match found {
-                Some(live) => judge(cluster, options, &object, &live).await,
+            let (assessment, version) = match found {
+                Some(live) => (judge(cluster, options, &object, &live).await, resource_version(&live)),
                 None => look_at(cluster, options, &object).await,
             };
-            (position, assessment)
+            (position, assessment, version)
         })
         .buffer_unordered(READS_MAX);
-    while let Some((position, assessment)) = answers.next().await {
-        record(&mut states[position], assessment);
+    while let Some((position, assessment, version)) = answers.next().await {
+        record(&mut states[position], assessment, version);
     }
 }
 
@@ -293,7 +349,12 @@ async fn list_together(
     live
 }
 
-fn record(state: &mut State, assessment: Assessment) {
+fn resource_version(live: &Value) -> String {
+    crate::object::resource_version(live).to_owned()
+}
+
+fn record(state: &mut State, assessment: Assessment, version: String) {
+    state.version = version;
     state.assessment = if assessment.status == Status::NotFound && state.target.may_vanish {
         Assessment::new(Status::Current, "Job is gone after it finished")
     } else {
@@ -301,13 +362,12 @@ fn record(state: &mut State, assessment: Assessment) {
     };
 }
 
-async fn look_at(cluster: &dyn Cluster, options: &Wait<'_>, object: &ObjectRef) -> Assessment {
-    let live = match cluster.get(object).await {
-        Ok(Some(live)) => live,
-        Ok(None) => return Assessment::new(Status::NotFound, ""),
-        Err(error) => return Assessment::new(Status::Unknown, error.to_string()),
-    };
-    judge(cluster, options, object, &live).await
+async fn look_at(cluster: &dyn Cluster, options: &Wait<'_>, object: &ObjectRef) -> (Assessment, String) {
+    match cluster.get(object).await {
+        Ok(Some(live)) => (judge(cluster, options, object, &live).await, resource_version(&live)),
+        Ok(None) => (Assessment::new(Status::NotFound, ""), String::new()),
+        Err(error) => (Assessment::new(Status::Unknown, error.to_string()), String::new()),
+    }
 }
 
 async fn judge(cluster: &dyn Cluster, options: &Wait<'_>, object: &ObjectRef, live: &Value) -> Assessment {
@@ -520,7 +580,7 @@ fn on_event(event: Event, options: &Wait<'_>, states: &mut [State]) -> Vec<usize
     let hides_failure =
         states[position].assessment.status == Status::Failed && assessment.status == Status::InProgress;
     if !hides_failure {
-        record(&mut states[position], assessment);
+        record(&mut states[position], assessment, resource_version(&object));
     }
     Vec::new()
 }

@@ -222,12 +222,26 @@ fn dependencies_by_expression() {
     );
     let missing = check_dependencies(
         &object,
-        &[dependency(Ok(ready_status()), Some("dep.status.nope"))],
+        &[dependency(Ok(ready_status()), Some("dep.status.nope == true"))],
         REVISION,
         &FeatureGates::with(PROGRAM.feature_gates, &[]),
     )
     .unwrap_err();
     assert!(!missing.is_terminal(), "a missing field may appear: {missing}");
+    let field = check_dependencies(
+        &object,
+        &[dependency(Ok(ready_status()), Some("dep.status.ready"))],
+        REVISION,
+        &FeatureGates::with(PROGRAM.feature_gates, &[]),
+    )
+    .unwrap_err();
+    assert!(field.is_terminal());
+    assert!(
+        field.to_string().ends_with(
+            "failed to evaluate dependency db: CEL expression output type mismatch: expected bool, got dyn"
+        ),
+        "{field}"
+    );
 }
 
 #[test]

@@ -17,12 +17,7 @@ const FIGHT_OVER_AFTER: Duration = Duration::from_mins(1);
 /// From how many rounds on people are told.
 pub(super) const FIGHT_TOLD_FROM: u32 = 3;
 
-/// An object whatever its version: group, kind, namespace, name.
-pub(super) type Identity = (String, String, String, String);
-
-pub(super) fn identity(object: &ObjectRef) -> Identity {
-    (object.group.clone(), object.kind.clone(), object.namespace.clone(), object.name.clone())
-}
+pub(super) use weir_apply::apply::{Identity, identity};
 
 /// What is known of a managed object.
 #[derive(Debug, Clone)]
@@ -54,8 +49,15 @@ struct Settled {
     /// What was applied: generation and artifact.
     key: String,
     at: Instant,
-    /// What the health of the owner depends on.
-    targets: Vec<ObjectRef>,
+    /// What the health of the owner depends on, in the versions in which it was ready.
+    targets: Vec<Healthy>,
+}
+
+/// An object that was ready, and its version then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Healthy {
+    pub(super) object: ObjectRef,
+    pub(super) version: Option<u64>,
 }
 
 /// Compares what watches see with what was applied.
@@ -88,12 +90,23 @@ impl Tracker {
     }
 
     /// Everything was as it should be, and is until something drifts.
-    pub(super) fn settle(&mut self, owner: &ObjectKey, key: String, targets: Vec<ObjectRef>, now: Instant) {
+    pub(super) fn settle(&mut self, owner: &ObjectKey, key: String, targets: Vec<Healthy>, now: Instant) {
         self.settled.insert(owner.clone(), Settled { key, at: now, targets });
     }
 
-    /// What the health of a settled owner depends on; `None` if it has to be looked at in full: after
-    /// `age_max`, with another key, when something drifted, or when a kind is not watched.
+    /// Objects of a settled owner were found ready again.
+    pub(super) fn still_healthy(&mut self, owner: &ObjectKey, healthy: Vec<Healthy>) {
+        let Some(settled) = self.settled.get_mut(owner) else { return };
+        for healthy in healthy {
+            if let Some(known) = settled.targets.iter_mut().find(|known| known.object == healthy.object) {
+                known.version = healthy.version;
+            }
+        }
+    }
+
+    /// The objects whose health has to be looked at of a settled owner, which are those that changed since they
+    /// were ready; `None` if everything has to be looked at: after `age_max`, with another key, when something
+    /// drifted, or when a kind is not watched.
     pub(super) fn settled(
         &self,
         owner: &ObjectKey,
@@ -101,7 +114,7 @@ impl Tracker {
         age_max: Duration,
         now: Instant,
         is_watched: impl Fn(&str, &str) -> bool,
-    ) -> Option<&[ObjectRef]> {
+    ) -> Option<Vec<ObjectRef>> {
         let settled = self.settled.get(owner)?;
         let owned = self.owned.get(owner)?;
         let quiet = owned.iter().all(|identity| {
@@ -111,7 +124,38 @@ impl Tracker {
                     .get(identity)
                     .is_some_and(|tracked| tracked.owner == *owner && !tracked.marked)
         });
-        (quiet && settled.key == key && now.duration_since(settled.at) < age_max).then_some(&settled.targets)
+        if !quiet || settled.key != key || now.duration_since(settled.at) >= age_max {
+            return None;
+        }
+        let changed = |target: &&Healthy| {
+            let tracked = self.objects.get(&identity(&target.object));
+            target.version.is_none() || tracked.is_none_or(|tracked| tracked.version != target.version)
+        };
+        Some(settled.targets.iter().filter(changed).map(|target| target.object.clone()).collect())
+    }
+
+    /// The objects of an owner that nobody has touched since all of them were compared, and when that was; empty under
+    /// the conditions under which [`Tracker::settled`] gives nothing, but for drift.
+    pub(super) fn untouched(
+        &self,
+        owner: &ObjectKey,
+        key: &str,
+        age_max: Duration,
+        now: Instant,
+        is_watched: impl Fn(&str, &str) -> bool,
+    ) -> Option<(HashSet<Identity>, Instant)> {
+        let settled = self.settled.get(owner)?;
+        if settled.key != key || now.duration_since(settled.at) >= age_max {
+            return None;
+        }
+        let is_untouched = |identity: &&Identity| {
+            is_watched(&identity.0, &identity.1)
+                && self
+                    .objects
+                    .get(*identity)
+                    .is_some_and(|tracked| tracked.owner == *owner && !tracked.marked)
+        };
+        Some((self.owned.get(owner)?.iter().filter(is_untouched).cloned().collect(), settled.at))
     }
 
     /// An owner waits until a kind of this API group is defined.
@@ -124,14 +168,15 @@ impl Tracker {
         self.awaited.remove(group).unwrap_or_default()
     }
 
-    /// Takes in what was applied; `complete` if that is everything the owner has.
+    /// Takes in what was applied; `complete` if that, and the `untouched` rest, is everything the owner has.
     pub(super) fn record(
         &mut self,
         owner: &ObjectKey,
         applied: impl IntoIterator<Item = (Identity, Seen)>,
+        untouched: impl IntoIterator<Item = Identity>,
         complete: bool,
     ) {
-        let mut listed = HashSet::new();
+        let mut listed: HashSet<Identity> = untouched.into_iter().collect();
         for (identity, seen) in applied {
             listed.insert(identity.clone());
             let Some(fingerprint) = seen.fingerprint else { continue };
@@ -239,6 +284,32 @@ mod tests {
         Seen { fingerprint: Some(fingerprint), version: Some(version) }
     }
 
+    #[test]
+    fn only_what_drifted_is_touched() {
+        let mut tracker = Tracker::default();
+        let (now, hour) = (Instant::now(), Duration::from_hours(1));
+        tracker.begin(&owner());
+        tracker.record(&owner(), [(config("a"), seen(1, 1)), (config("b"), seen(1, 2))], [], true);
+        tracker.end(&owner(), now);
+        assert_eq!(tracker.untouched(&owner(), "k", hour, now, |_, _| true), None, "not settled yet");
+        tracker.settle(&owner(), "k".into(), Vec::new(), now);
+        assert!(tracker.see(&config("a"), seen(2, 3), now).is_some());
+        let untouched = |tracker: &Tracker, key: &str, watched: bool| {
+            tracker.untouched(&owner(), key, hour, now, |_, _| watched).map(|(untouched, _)| untouched)
+        };
+        assert_eq!(untouched(&tracker, "k", true), Some(HashSet::from([config("b")])));
+        assert_eq!(untouched(&tracker, "k", false), Some(HashSet::new()));
+        assert_eq!(untouched(&tracker, "other", true), None);
+        assert_eq!(tracker.untouched(&owner(), "k", hour, now + hour, |_, _| true), None, "too long ago");
+        // The run that puts it right keeps what it did not touch.
+        tracker.begin(&owner());
+        tracker.record(&owner(), [(config("a"), seen(1, 4))], [config("b")], true);
+        tracker.end(&owner(), now);
+        tracker.settle(&owner(), "k".into(), Vec::new(), now);
+        assert_eq!(untouched(&tracker, "k", true), Some(HashSet::from([config("a"), config("b")])));
+        assert!(tracker.see(&config("b"), seen(9, 9), now).is_some(), "the rest is still watched");
+    }
+
     fn gone(version: u64) -> Seen {
         Seen { fingerprint: None, version: Some(version) }
     }
@@ -246,7 +317,7 @@ mod tests {
     fn recorded() -> Tracker {
         let mut tracker = Tracker::default();
         tracker.begin(&owner());
-        tracker.record(&owner(), [(config("a"), seen(1, 10))], true);
+        tracker.record(&owner(), [(config("a"), seen(1, 10))], [], true);
         assert_eq!(tracker.end(&owner(), Instant::now()), None);
         tracker
     }
@@ -274,7 +345,7 @@ mod tests {
         let mut tracker = recorded();
         tracker.begin(&owner());
         check(&mut tracker, "a", seen(2, 20), false);
-        tracker.record(&owner(), [(config("a"), seen(2, 20))], true);
+        tracker.record(&owner(), [(config("a"), seen(2, 20))], [], true);
         assert_eq!(tracker.end(&owner(), Instant::now()), None);
         check(&mut tracker, "a", seen(2, 20), false);
     }
@@ -283,7 +354,7 @@ mod tests {
     async fn a_change_during_a_run_is_found_at_its_end() {
         let mut tracker = recorded();
         tracker.begin(&owner());
-        tracker.record(&owner(), [(config("a"), seen(2, 20))], true);
+        tracker.record(&owner(), [(config("a"), seen(2, 20))], [], true);
         check(&mut tracker, "a", seen(3, 21), false);
         assert_eq!(tracker.end(&owner(), Instant::now()).unwrap().object, config("a"));
     }
@@ -292,7 +363,7 @@ mod tests {
     async fn pruned_objects_are_not_missed() {
         let mut tracker = recorded();
         tracker.begin(&owner());
-        tracker.record(&owner(), [(config("b"), seen(5, 20))], true);
+        tracker.record(&owner(), [(config("b"), seen(5, 20))], [], true);
         check(&mut tracker, "a", gone(21), false);
         assert_eq!(tracker.end(&owner(), Instant::now()), None);
     }
@@ -301,7 +372,7 @@ mod tests {
     async fn a_failed_run_keeps_what_it_did_not_reach() {
         let mut tracker = recorded();
         tracker.begin(&owner());
-        tracker.record(&owner(), [(config("b"), seen(5, 20))], false);
+        tracker.record(&owner(), [(config("b"), seen(5, 20))], [], false);
         assert_eq!(tracker.end(&owner(), Instant::now()), None);
         check(&mut tracker, "a", seen(2, 13), true);
         tracker.forget(&owner());
@@ -318,7 +389,7 @@ mod tests {
             delays.push(drifted.delay.as_secs());
             let again = tracker.see(&config("a"), seen(3, version), Instant::now());
             assert_eq!(again, None, "one run is asked for");
-            tracker.record(&owner(), [(config("a"), seen(1, version))], true);
+            tracker.record(&owner(), [(config("a"), seen(1, version))], [], true);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(delays, [0, 0, 1, 2, 4]);
@@ -348,6 +419,29 @@ mod tests {
         tracker.settle(&owner(), "1/r1".into(), Vec::new(), Instant::now());
         tracker.begin(&owner());
         assert!(!settled(&tracker, "1/r1", true), "being applied");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_changed_since_it_was_ready_has_to_be_looked_at_for_health() {
+        let target = |name: &str| ObjectRef::core("ConfigMap", "n", name);
+        let healthy = |name: &str, version: Option<u64>| Healthy { object: target(name), version };
+        let mut tracker = recorded();
+        tracker.settle(
+            &owner(),
+            "k".into(),
+            vec![healthy("a", Some(10)), healthy("elsewhere", Some(7))],
+            Instant::now(),
+        );
+        let look = |tracker: &Tracker| {
+            tracker.settled(&owner(), "k", Duration::from_hours(1), Instant::now(), |_, _| true).unwrap()
+        };
+        assert_eq!(look(&tracker), [target("elsewhere")], "what is not watched is always looked at");
+        check(&mut tracker, "a", seen(1, 12), false);
+        assert_eq!(look(&tracker), [target("a"), target("elsewhere")], "its status may have changed");
+        tracker.still_healthy(&owner(), vec![healthy("a", Some(12))]);
+        assert_eq!(look(&tracker), [target("elsewhere")]);
+        tracker.still_healthy(&owner(), vec![healthy("a", None)]);
+        assert_eq!(look(&tracker).len(), 2);
     }
 
     #[test]

@@ -333,3 +333,40 @@ async fn files_of_other_servers_are_built_and_bases_can_be_refused() {
     assert!(!world.ready().contains("hunter2"), "{}", world.ready());
     assert_eq!(world.inventory(), ["ConfigMap/n/remote"], "nothing is pruned after a failed build");
 }
+
+/// What a run is made of that an unchanged world need not be asked for again.
+mod unchanged {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_inputs_are_not_fetched_and_built_again() {
+        let spec = json!({"postBuild": {"substituteFrom": [{"kind": "ConfigMap", "name": "vars"}]}});
+        let mut world = World::new(spec, &[]);
+        let variables = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "vars", "namespace": "flux-system"}, "data": {"A": value}});
+        world.cluster.put(variables("one"));
+        world.publish("r1", &[("a.yaml", &config("a", "${A}"))]);
+        world.run().await.unwrap();
+        let digest = world.object.status.as_ref().unwrap().history[0].digest.clone();
+
+        // A run that had to fetch or build would fail now.
+        world.artifacts.0.lock().clear();
+        world.cluster.take(&reference("a"));
+        world.run().await.unwrap();
+        assert_eq!(world.cluster.peek(&reference("a")).unwrap()["data"]["k"], "one");
+        assert_eq!(world.object.status.as_ref().unwrap().history[0].digest, digest);
+
+        // Other variables are another input.
+        world.cluster.put(variables("two"));
+        let error = world.run().await.unwrap_err();
+        assert!(error.contains("artifact not found"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_build_is_made_again() {
+        let mut world = World::new(json!({}), &[]);
+        world.publish("r1", &[("a.yaml", "kind: [")]);
+        world.run().await.unwrap_err();
+        world.artifacts.0.lock().clear();
+        assert!(world.run().await.unwrap_err().contains("artifact not found"));
+    }
+}
