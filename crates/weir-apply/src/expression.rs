@@ -10,6 +10,13 @@ use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 use cel::{Context, Env, Program, Value as CelValue, extensions};
 use serde_json::Value;
 
+/// In how many brackets a part of an expression may be.
+const NESTING_MAX: usize = 40;
+/// The stack of the thread that parses.
+const PARSER_STACK_BYTES: usize = 32 << 20;
+/// How many signs and spaces may follow each other.
+const SIGNS_MAX: usize = 1000;
+
 /// How the integers of an object appear in an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
@@ -110,10 +117,17 @@ impl Expression {
     /// # Errors
     /// When it does not parse. Types are found out only when it is evaluated.
     pub fn parse(source: &str) -> Result<Self, ExpressionError> {
-        let program = ENVIRONMENT.compile(source).map_err(|error| ExpressionError::Parse {
-            expression: source.to_owned(),
-            message: one_line(&error.to_string()),
-        })?;
+        let failed = |message: String| ExpressionError::Parse { expression: source.to_owned(), message };
+        if is_nested_too_deeply(source) {
+            return Err(failed(format!("the expression is nested in more than {NESTING_MAX} brackets")));
+        }
+        // The parser takes tens of kilobytes of stack for each bracket.
+        let program = std::thread::scope(|scope| {
+            let parser = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES);
+            let parser = parser.spawn_scoped(scope, || ENVIRONMENT.compile(source));
+            parser.map_err(|error| error.to_string())?.join().map_err(|_| "the parser failed".to_owned())
+        });
+        let program = program.map_err(failed)?.map_err(|error| failed(one_line(&error.to_string())))?;
         Ok(Self { source: source.to_owned(), program })
     }
 
@@ -288,6 +302,23 @@ impl fmt::Debug for Expression {
     }
 }
 
+/// Whether the parser, which calls itself for every bracket and sign, might run out of stack.
+fn is_nested_too_deeply(source: &str) -> bool {
+    let (mut depth, mut signs) = (0_usize, 0_usize);
+    for letter in source.chars() {
+        match letter {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        signs = if matches!(letter, '!' | '-' | ' ') { signs + 1 } else { 0 };
+        if depth > NESTING_MAX || signs > SIGNS_MAX {
+            return true;
+        }
+    }
+    false
+}
+
 fn one_line(text: &str) -> String {
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -379,6 +410,14 @@ mod tests {
         check("sets.intersects(status.list, ['x'])", &object, false);
         check("status.?missing.orValue('none') == 'none'", &object, true);
         check("size(status.conditions) == 2", &object, true);
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!("size({}1{}) == 1", "[".repeat(depth), "]".repeat(depth));
+        assert!(Expression::parse(&nested(20)).is_ok());
+        assert!(Expression::parse(&nested(1_000_000)).is_err());
+        assert!(Expression::parse(&"!".repeat(1_000_000)).is_err());
     }
 
     #[test]

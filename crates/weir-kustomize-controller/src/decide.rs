@@ -8,7 +8,7 @@ use weir_api::kustomize::{
 };
 use weir_api::names::condition as types;
 use weir_api::{Artifact, FluxObject, GoDuration, condition};
-use weir_apply::expression::{Expression, ExpressionError, Numbers};
+use weir_apply::expression::{Expression, ExpressionError, Numbers, Output};
 use weir_apply::health::{CustomChecks, Source as CheckSource};
 use weir_apply::ignore::{Rule, Target as IgnoreTarget};
 use weir_apply::inventory::Inventory;
@@ -245,12 +245,13 @@ pub fn check_dependencies(
             }
         };
         if let Some(source) = &dependency.ready_expression {
-            let expression = Expression::compile(source, &["self", "dep"]).map_err(|error| {
-                Cause::InvalidExpression(format!(
-                    "failed to evaluate dependency {}: {error}",
-                    dependency.name
-                ))
-            })?;
+            let expression =
+                Expression::compile(source, Output::Boolean, &["self", "dep"]).map_err(|error| {
+                    Cause::InvalidExpression(format!(
+                        "failed to evaluate dependency {}: {error}",
+                        dependency.name
+                    ))
+                })?;
             if !is_ready_by_expression(&expression, object, found)? {
                 return Err(Cause::Dependency(format!(
                     "dependency '{full_name}' is not ready according to readyExpr eval"
