@@ -1,5 +1,6 @@
 """Takes charts through install, upgrade, rollback and uninstall by Helm and by Weir. Run by hack/compare/helm-lifecycle."""
 
+import json
 import os
 import sys
 import tempfile
@@ -9,6 +10,8 @@ from helm_python import Chart, Config, HelmError
 
 TIMEOUT_SECONDS = 60
 RELEASE = "app"
+# What is compared after each step.
+PARTS = ("objects", "records", "hooks", "reads")
 STEPS = ("install", "upgrade", "rollback", "uninstall")
 VALUES = {"upgrade": {"podAnnotations": {"weir.dev/changed": "yes"}}}
 
@@ -32,6 +35,21 @@ class Helm:
         except HelmError as error:
             return str(error)
         return None
+
+    def reads(self, namespace, release):
+        """What Helm reads of a release: list, history, values, manifest."""
+        with Config(kubeconfig_path=self.kubeconfig, namespace=namespace) as config:
+            listed = config.list(all_states=True)
+            if not listed:
+                return {"list": []}
+            found = {
+                "list": listed,
+                "history": config.history(release),
+                "values": config.get_values(release),
+                "all": config.get_all(release),
+            }
+        text = json.dumps(found).replace(namespace, "NAMESPACE")
+        return json.loads(helmlib.TIMES.sub("TIME", text))
 
 
 def packed(directory, scratch):
@@ -58,12 +76,16 @@ def run(api, engines, pattern, namespace, archives):
             if step == "rollback":
                 request["version"] = 1
             error = engines[engine](step, **request)
+            # As another manager, Helm would be refused the fields that Weir applied, and Weir those of Helm.
+            if step == "install" and engine == "h":
+                engines["w"].manager = helmlib.manager(api, namespace)
             stored = helmlib.records(api, namespace, RELEASE)
             seen.append({
                 "error": error,
                 "objects": helmlib.objects(api, namespace, before),
                 "records": [helmlib.comparable(entry, namespace) for entry in stored],
                 "hooks": [helmlib.hook_order(entry) for entry in stored],
+                "reads": engines["h"].reads(namespace, RELEASE),
             })
     finally:
         for group, plural, name in helmlib.names(api) - before:
@@ -81,7 +103,7 @@ def compare(reference, other, random):
     for step, left, right, places in zip(STEPS, reference, other, random):
         if (left["error"] is None) != (right["error"] is None):
             found.append((step, "outcome", left["error"], right["error"]))
-        for part in ("objects", "records", "hooks"):
+        for part in PARTS:
             for path, one, two in helmlib.differences(left[part], right[part]):
                 if (part, path) not in places and not any(p == part and path.startswith(q) for p, q in places):
                     found.append((step, part + path, one, two))
@@ -90,12 +112,12 @@ def compare(reference, other, random):
 
 def is_message_only(difference):
     """A text of a failure that says the same in other words."""
-    return difference[1].endswith(".info.description")
+    return difference[1].endswith(".description")
 
 
 def random_places(first, second):
     return [
-        {(part, path) for part in ("objects", "records", "hooks")
+        {(part, path) for part in PARTS
          for path, _, _ in helmlib.differences(left[part], right[part])}
         for left, right in zip(first, second)
     ]

@@ -141,6 +141,17 @@ def names(api):
     return found
 
 
+def manager(api, namespace):
+    """The field manager under which the objects of a namespace were applied."""
+    for prefix, plural, _, scope in list(api.resources()):
+        if scope == "Namespaced":
+            for item in (api.find(f"{prefix}/namespaces/{namespace}/{plural}") or {"items": []})["items"]:
+                for entry in item["metadata"].get("managedFields", []):
+                    if entry["operation"] == "Apply":
+                        return entry["manager"]
+    return None
+
+
 def objects(api, namespace, before):
     """What is in a namespace, and cluster-scoped objects that are not among those of before; by kind and name."""
     found = {}
@@ -250,10 +261,11 @@ class Weir:
     def __init__(self, kubeconfig):
         program = os.path.join(os.environ["WEIR_BIN_DIR"], "release-actions")
         environment = {**os.environ, "KUBECONFIG": kubeconfig}
+        self.manager = None
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def __call__(self, action, **request):
-        self.process.stdin.write(json.dumps({"action": action, **request}) + "\n")
+        self.process.stdin.write(json.dumps({"action": action, "manager": self.manager, **request}) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:

@@ -37,6 +37,9 @@ pub struct Stores {
 }
 
 const GROUP: &str = "helm.toolkit.fluxcd.io";
+/// The annotation that names dependencies of any kind, as `Kind/[namespace/]name`, with commas between them. Flux
+/// ignores it.
+pub const DEPENDS_ON: &str = "weir.dev/depends-on";
 
 /// The keys of the dependencies, in the order of the spec.
 pub fn dependency_keys(object: &HelmRelease) -> Vec<ObjectKey> {
@@ -93,6 +96,45 @@ pub async fn check_dependencies(
         let observed = found.observed_generation() == Some(found.generation());
         if !observed || !condition::is_true(found.conditions(), types::READY) {
             return Err(waiting(format!("dependency '{key}' is not ready")));
+        }
+    }
+    check_other_kinds(local, object).await.map_err(waiting)
+}
+
+/// Checks the dependencies of other kinds that [`DEPENDS_ON`] names: observed and ready, as those of the spec.
+async fn check_other_kinds(local: &dyn Cluster, object: &HelmRelease) -> Result<(), String> {
+    let annotations = object.metadata.annotations.as_ref();
+    let entries = annotations.and_then(|found| found.get(DEPENDS_ON)).map(String::as_str).unwrap_or_default();
+    for entry in entries.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let parts: Vec<&str> = entry.split('/').collect();
+        let (kind, namespace, name) = match parts[..] {
+            [kind, name] => (kind, spec::namespace(object), name),
+            [kind, namespace, name] => (kind, namespace, name),
+            _ => ("", "", ""),
+        };
+        let key = ObjectKey::new(namespace, name);
+        let reference = match kind {
+            "HelmRelease" => release_reference(&key),
+            "Kustomization" => ObjectRef {
+                group: "kustomize.toolkit.fluxcd.io".to_owned(),
+                version: "v1".to_owned(),
+                kind: kind.to_owned(),
+                ..release_reference(&key)
+            },
+            _ => {
+                return Err(format!(
+                    "annotation {DEPENDS_ON}: '{entry}' is not 'Kustomization/[namespace/]name' or 'HelmRelease/[namespace/]name'"
+                ));
+            }
+        };
+        let found: Json = read(local, &reference)
+            .await
+            .map_err(|error| format!("unable to get '{kind}/{key}' dependency: {error}"))?;
+        let conditions = found["status"]["conditions"].as_array().into_iter().flatten();
+        let mut ready = conditions.filter(|condition| condition["type"] == types::READY);
+        let is_ready = ready.any(|condition| condition["status"] == "True");
+        if !is_ready || found["status"]["observedGeneration"] != found["metadata"]["generation"] {
+            return Err(format!("dependency '{kind}/{key}' is not ready"));
         }
     }
     Ok(())

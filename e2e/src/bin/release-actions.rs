@@ -24,7 +24,7 @@ use weir_helm::chart::Chart;
 use weir_helm::storage::Storage;
 use weir_helm_controller::content::Maker;
 
-/// The field manager of what is written, so that it does not look like that of a controller.
+/// The field manager of what is written unless a request names another.
 const MANAGER: &str = "release-actions";
 const HISTORY_MAX: usize = 10;
 
@@ -53,7 +53,8 @@ async fn act(cluster: &Arc<dyn WriteCluster>, request: &Value) -> Result<Result<
     let server_side = request["serverSide"].as_bool();
     let (namespace, release) = (text("namespace"), text("release"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let storage = Storage::new(&**cluster, &*clock, namespace, release, MANAGER);
+    let manager = request["manager"].as_str().unwrap_or(MANAGER);
+    let storage = Storage::new(&**cluster, &*clock, namespace, release, manager);
     let checks = CustomChecks::default();
     let strategy = match text("wait") {
         "status" => WaitStrategy::Status,
@@ -64,7 +65,7 @@ async fn act(cluster: &Arc<dyn WriteCluster>, request: &Value) -> Result<Result<
         cluster: &**cluster,
         storage: &storage,
         clock: &*clock,
-        manager: MANAGER,
+        manager,
         log: &|_| {},
         wait: WaitRules {
             timeout: Duration::from_secs(request["timeout"].as_u64().unwrap_or(60)),

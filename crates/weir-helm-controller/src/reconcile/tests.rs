@@ -461,3 +461,30 @@ async fn what_is_missing_is_waited_for() {
     assert_eq!(world.ready(), "False/ArtifactFailed");
     assert_eq!(world.writes(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_release_waits_for_a_kustomization_that_an_annotation_names() {
+    let mut world = World::new(json!({}));
+    let annotate = |world: &mut World, text: &str| {
+        let annotations = world.object.metadata.annotations.get_or_insert_default();
+        annotations.insert(crate::observe::DEPENDS_ON.to_owned(), text.to_owned());
+    };
+    annotate(&mut world, "Kustomization/infra/crds");
+    let error = world.run().await.unwrap_err();
+    assert!(error.starts_with("unable to get 'Kustomization/infra/crds' dependency: "), "{error}");
+    let mut kustomization = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": {"name": "crds", "namespace": "infra", "generation": 2},
+        "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    world.cluster.put(kustomization.clone());
+    assert_eq!(world.run().await.unwrap_err(), "dependency 'Kustomization/infra/crds' is not ready");
+    assert_eq!(world.ready(), "False/DependencyNotReady");
+    kustomization["status"]["observedGeneration"] = 2.into();
+    world.cluster.put(kustomization);
+    world.run().await.unwrap();
+    assert_eq!(world.ready(), "True/InstallSucceeded");
+    annotate(&mut world, "Deployment/web");
+    let error = world.run().await.unwrap_err();
+    assert!(error.contains("'Deployment/web' is not 'Kustomization/[namespace/]name'"), "{error}");
+}
