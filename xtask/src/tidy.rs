@@ -62,6 +62,8 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("weir-kms", "weir-cloud"),
     ("weir-source", "weir-cloud"),
     ("weir-operator", "weir-web"),
+    // Signed assertions and access tokens of Google.
+    ("weir-notify", "weir-cloud"),
 ];
 
 /// Crates that only dev-dependencies may name, with the crates that are exempt.
