@@ -7,8 +7,8 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use weir_api::GoDuration;
 
 use crate::commands::{
-    build, check, debug, delete, envsubst, events, export, get, helm, kustomize, logs, reconcile, resume,
-    stats, suspend, trace, tree, version,
+    build, check, debug, delete, dev, envsubst, events, export, get, helm, kustomize, logs, reconcile,
+    resume, simulate, stats, suspend, trace, tree, version,
 };
 
 /// Looks at, triggers and suspends what the controllers do.
@@ -48,6 +48,10 @@ pub(crate) enum Command {
     Stats(stats::Arguments),
     /// Print objects as YAML, ready to be applied elsewhere
     Export(export::Arguments),
+    /// Run a cluster and the controllers here, over a fleet in a directory
+    Dev(dev::Arguments),
+    /// Run the controllers over a repository on a cluster in memory, and report what happens
+    Simulate(simulate::Arguments),
     /// Print what a controller would apply, made from local files
     Build(build::Arguments),
     /// Build kustomizations offline

@@ -47,6 +47,12 @@ pub(crate) enum Error {
     },
     #[error("the cluster does not know objects of kind {kind}")]
     KindUnknown { kind: &'static str },
+    #[error(transparent)]
+    Local(#[from] crate::local::LocalError),
+    #[error(transparent)]
+    Simulate(#[from] crate::commands::simulate::SimulateError),
+    #[error(transparent)]
+    Dev(#[from] crate::commands::dev::DevError),
     #[error("{kind} name is required")]
     NameRequired { kind: &'static str },
     #[error("no {kind} objects found in {scope} namespace")]

@@ -8,6 +8,7 @@ mod disk;
 mod error;
 mod kind;
 mod kstatus;
+mod local;
 mod output;
 mod remote;
 mod selector;

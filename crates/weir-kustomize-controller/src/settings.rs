@@ -67,6 +67,9 @@ pub struct Flags {
     /// Refuse remote bases in kustomizations.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = flags::boolean)]
     pub no_remote_bases: bool,
+    /// Fetch nothing that kustomizations name, files neither; for whoever runs the controller without a network.
+    #[arg(skip)]
+    pub offline: bool,
     /// How often a failed artifact download is repeated.
     #[arg(long, value_name = "NUMBER", default_value_t = 9)]
     pub http_retry: u32,

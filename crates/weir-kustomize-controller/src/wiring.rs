@@ -86,7 +86,11 @@ pub fn set_up_with(
         keyring,
         settings,
         drift: drift.clone(),
-        bases: Arc::new(Bases::new(Limits::default())),
+        bases: Arc::new(if flags.offline {
+            Bases::none("the controller runs offline")
+        } else {
+            Bases::new(Limits::default())
+        }),
         builds: event_driven.then(Builds::default),
         slow: Slow::default(),
         clock: runtime.clock(),

@@ -52,21 +52,29 @@ pub const PROGRAM: Program = Program {
 
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
-enum SetupError {
+pub enum SetupError {
+    /// The directory of the artifacts cannot be used.
     #[error("unable to configure storage provider")]
     Storage(#[from] storage::StorageError),
+    /// Neither flag says where artifacts are fetched from.
     #[error("unable to determine advertised storage address from '{0}'")]
     AdvertisedAddress(String),
+    /// The file server cannot listen.
     #[error("unable to listen on --storage-addr '{address}'")]
     Listen {
+        /// The value of the flag.
         address: String,
+        /// Why not.
         #[source]
         source: weir_runtime::ListenError,
     },
+    /// Git repositories cannot be fetched.
     #[error(transparent)]
     Git(#[from] weir_source::git::GitError),
+    /// A flag names an algorithm of SSH that does not exist.
     #[error(transparent)]
     Algorithm(#[from] weir_source::git::UnknownAlgorithm),
+    /// Flags that do not go together.
     #[error(
         "cannot set default service accounts when the feature gate ObjectLevelWorkloadIdentity is not enabled"
     )]
@@ -82,7 +90,11 @@ pub fn main() -> ExitCode {
     })
 }
 
-fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
+/// Adds the controllers of all sources, and the file server of their artifacts, to a runtime.
+///
+/// # Errors
+/// The storage, or the flags, cannot be used.
+pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     let identity = runtime.settings().gates.enabled("ObjectLevelWorkloadIdentity");
     if !flags.service_account.default_service_account.is_empty() && !identity {
         return Err(SetupError::DefaultServiceAccount);

@@ -125,6 +125,11 @@ impl Bases {
         Self { limits, tools: OnceLock::new(), kept: Mutex::default() }
     }
 
+    /// Fetches nothing: whatever a build needs is refused, and `why` says so.
+    pub fn none(why: &str) -> Self {
+        Self { limits: Limits::default(), tools: OnceLock::from(Err(why.to_owned())), kept: Mutex::default() }
+    }
+
     /// The remote side of one build, which must run on a thread that may block. All waiting ends after `budget`.
     pub fn session(self: &Arc<Self>, runtime: Handle, access: Access, budget: Duration) -> Session {
         Session {

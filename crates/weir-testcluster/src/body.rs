@@ -16,6 +16,8 @@ pub(crate) struct Decoded {
     pub(crate) value: Value,
     /// Paths of fields that were there more than once; the last one counts.
     pub(crate) duplicates: Vec<String>,
+    /// The same for YAML, in the words of its reader: a line for each.
+    pub(crate) yaml_duplicates: String,
 }
 
 /// The media types of objects.
@@ -51,7 +53,7 @@ pub(crate) fn read_object(content_type: &str, body: &[u8], kind: &str) -> Result
             }
         }
         "application/vnd.kubernetes.protobuf" => proto::decode(body)
-            .map(|value| Decoded { value, duplicates: Vec::new() })
+            .map(|value| Decoded { value, ..Decoded::default() })
             .map_err(|_| ApiError::unsupported_media_type(OBJECTS)),
         _ => Err(ApiError::unsupported_media_type(OBJECTS)),
     }
@@ -65,7 +67,7 @@ pub(crate) fn read_json(body: &[u8], kind: &str) -> Result<Decoded, ApiError> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     match read {
-        Ok(value) => Ok(Decoded { value, duplicates: found.into_inner() }),
+        Ok(value) => Ok(Decoded { value, duplicates: found.into_inner(), ..Decoded::default() }),
         Err(error) => {
             let what =
                 if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
@@ -95,8 +97,12 @@ pub(crate) fn read_yaml(body: &[u8], kind: &str) -> Result<Decoded, ApiError> {
     {
         return Ok(decoded);
     }
+    let strict = match read_first_document(body, "body", ReadOptions { strict: true }) {
+        Ok(value) => return Ok(Decoded { value, ..Decoded::default() }),
+        Err(error) => error.reference_text(),
+    };
     read_first_document(body, "body", ReadOptions::default())
-        .map(|value| Decoded { value, duplicates: Vec::new() })
+        .map(|value| Decoded { value, yaml_duplicates: strict, ..Decoded::default() })
         .map_err(|error| ApiError::bad_request(error.reference_text()))
 }
 

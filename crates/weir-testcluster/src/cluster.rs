@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use weir_base::clock::{Clock, SystemClock};
 
 use crate::auth::{Identity, Tokens};
-use crate::builtin::Services;
+use crate::builtin::{self, Services};
 use crate::crd::definition;
 use crate::drive::Drive;
 use crate::error::ApiError;
@@ -24,8 +24,59 @@ use crate::settle::Task;
 use crate::snapshot;
 use crate::store::{Change, Event, Store, Stored};
 
+/// How clients rank the groups that the server serves itself; others come after them.
+const GROUP_PRIORITIES: &[(&str, i64)] = &[
+    ("", 18_000),
+    ("apps", 17_800),
+    ("events.k8s.io", 17_750),
+    ("authentication.k8s.io", 17_700),
+    ("authorization.k8s.io", 17_600),
+    ("autoscaling", 17_500),
+    ("batch", 17_400),
+    ("certificates.k8s.io", 17_300),
+    ("networking.k8s.io", 17_200),
+    ("policy", 17_100),
+    ("rbac.authorization.k8s.io", 17_000),
+    ("storage.k8s.io", 16_800),
+    ("apiextensions.k8s.io", 16_700),
+    ("admissionregistration.k8s.io", 16_700),
+    ("scheduling.k8s.io", 16_600),
+    ("coordination.k8s.io", 16_500),
+    ("node.k8s.io", 16_300),
+    ("discovery.k8s.io", 16_200),
+    ("flowcontrol.apiserver.k8s.io", 16_100),
+];
+
+/// The standing object for a group and version that the server serves itself.
+fn api_service(group: &str, version: &str) -> Value {
+    let known = GROUP_PRIORITIES.iter().find(|(name, _)| *name == group);
+    let priority = match (group, version) {
+        ("", _) => 1,
+        ("autoscaling", "v2") => 30,
+        _ => 15,
+    };
+    let mut spec = json!({
+        "groupPriorityMinimum": known.map_or(15_000, |(_, priority)| *priority),
+        "version": version, "versionPriority": priority
+    });
+    if !group.is_empty() {
+        spec["group"] = json!(group);
+    }
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {
+            "name": format!("{version}.{group}"), "labels": { "kube-aggregator.kubernetes.io/automanaged": "onstart" }
+        },
+        "spec": spec
+    })
+}
+
 /// Namespaces that every cluster has.
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Steps of controllers after one write: two that undo each other must not keep a request for ever. The rest is done
+/// when the next thing is due.
+const STEPS_MAX: usize = 100_000;
 
 pub(crate) const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 pub(crate) const NAMESPACES_TABLE: &str = "/namespaces";
@@ -40,7 +91,11 @@ pub struct Builder {
     seed: u64,
     tokens: HashMap<String, Identity>,
     controllers: bool,
+    mutate: Option<Mutate>,
 }
+
+/// What changes objects on their way in, as a mutating webhook does.
+pub(crate) type Mutate = Arc<dyn Fn(&mut Value) + Send + Sync>;
 
 impl Builder {
     /// The time that objects get; the machine's by default.
@@ -79,6 +134,15 @@ impl Builder {
         self
     }
 
+    /// Changes objects when they are created or changed, before they are validated, as a mutating webhook does.
+    ///
+    /// The function sees the object with its `apiVersion` and `kind`, also in dry runs, and must give the same result
+    /// when it sees its own result again.
+    pub fn mutate(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        self.mutate = Some(Arc::new(change));
+        self
+    }
+
     /// Accepts a bearer token.
     pub fn token(mut self, token: impl Into<String>, identity: Identity) -> Self {
         self.tokens.insert(token.into(), identity);
@@ -104,6 +168,7 @@ impl Builder {
             snapshot: self.snapshot,
             work: Mutex::new(Work::default()),
             controllers: self.controllers.then(Drive::default),
+            mutate: self.mutate,
             services: Mutex::new(Services::new()),
         };
         let cluster = TestCluster { inner: Arc::new(inner) };
@@ -147,6 +212,7 @@ pub(crate) struct Inner {
     snapshot: Option<PathBuf>,
     work: Mutex<Work>,
     pub(crate) controllers: Option<Drive>,
+    pub(crate) mutate: Option<Mutate>,
     /// Addresses and ports that services hold.
     pub(crate) services: Mutex<Services>,
 }
@@ -173,12 +239,24 @@ impl TestCluster {
             seed: 0,
             tokens: HashMap::new(),
             controllers: false,
+            mutate: None,
         }
     }
 
     /// How many objects there are.
     pub fn object_count(&self) -> usize {
         self.inner.store.len()
+    }
+
+    /// All objects, with their `apiVersion` and `kind` in the version they are stored as, in the order of kinds,
+    /// namespaces and names.
+    pub fn objects(&self) -> Vec<Value> {
+        let kinds = self.inner.kinds();
+        let (_, mut all) = self.inner.store.dump();
+        all.sort_by(|(a, x), (b, y)| (a, x.key()).cmp(&(b, y.key())));
+        all.iter()
+            .filter_map(|(table, stored)| Some(self.inner.value_as(kinds.of_table(table)?, stored)))
+            .collect()
     }
 
     /// The revision of the last write.
@@ -303,16 +381,17 @@ impl Inner {
             self.services.lock().release(&event.object.value());
         }
         let noticed = self.notice(event, table);
-        if !tasks.is_empty() {
+        let has_tasks = !tasks.is_empty();
+        if has_tasks {
             self.work.lock().tasks.extend(tasks);
-            self.settle();
         }
-        if noticed {
-            self.run_controllers();
+        if has_tasks || noticed {
+            self.settle();
         }
     }
 
-    /// Runs tasks until there are none. Another thread that does so already takes ours along.
+    /// Does what follows from writes until nothing is left: first the server's own tasks, then, one step at a time,
+    /// the controllers. Another thread that does so already takes ours along.
     pub(crate) fn settle(&self) {
         {
             let mut work = self.work.lock();
@@ -321,18 +400,28 @@ impl Inner {
             }
             work.running = true;
         }
+        let mut steps = 0;
         loop {
-            let task = {
-                let mut work = self.work.lock();
-                if let Some(task) = work.tasks.pop_front() {
-                    task
-                } else {
-                    work.running = false;
-                    return;
-                }
-            };
-            let more = self.run(task);
-            self.work.lock().tasks.extend(more);
+            let task = self.work.lock().tasks.pop_front();
+            if let Some(task) = task {
+                let more = self.run(task);
+                self.work.lock().tasks.extend(more);
+                continue;
+            }
+            if steps < STEPS_MAX && self.step_controllers() {
+                steps += 1;
+                continue;
+            }
+            let mut work = self.work.lock();
+            // What came since then was noted before its writer asked whether somebody works.
+            if steps == STEPS_MAX || work.tasks.is_empty() && self.nothing_unseen() {
+                work.running = false;
+                break;
+            }
+        }
+        // Only then can the next thing be due at another time; whoever waits for it comes here as well.
+        if steps > 0 {
+            self.time_moved();
         }
     }
 
@@ -352,6 +441,29 @@ impl Inner {
             let name = object["kind"].as_str().unwrap_or_default();
             if let Some(kind) = kinds.of_api_version(api_version, name) {
                 make(kind, object);
+            }
+        }
+        if let Some(kind) = kinds.at("", "v1", "services") {
+            make(
+                kind,
+                json!({
+                    "apiVersion": "v1", "kind": "Service",
+                    "metadata": {
+                        "name": "kubernetes", "namespace": "default",
+                        "labels": { "component": "apiserver", "provider": "kubernetes" }
+                    },
+                    "spec": {
+                        "clusterIP": "10.96.0.1",
+                        "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443 }]
+                    }
+                }),
+            );
+        }
+        if let Some(kind) = kinds.at("apiregistration.k8s.io", "v1", "apiservices") {
+            for group in builtin::groups() {
+                for version in &group.versions {
+                    make(kind, api_service(&group.name, version));
+                }
             }
         }
         for (name, value, default) in [
@@ -386,7 +498,11 @@ impl Inner {
     ) -> Result<Arc<Kind>, ApiError> {
         match kinds.at(group, version, plural) {
             Some(kind) => Ok(kind.clone()),
-            None if kinds.groups.iter().any(|known| known.name == group) => Err(ApiError::no_such_resource()),
+            None if builtin::groups().iter().any(|known| known.name == group)
+                || kinds.has_version(group, version) =>
+            {
+                Err(ApiError::no_such_resource())
+            }
             None => Err(ApiError::no_such_path()),
         }
     }

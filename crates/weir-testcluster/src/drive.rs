@@ -26,7 +26,7 @@ pub(crate) struct Drive {
 impl TestCluster {
     /// Does what has become due; for clusters whose clock is set by hand. Returns when the next thing is due.
     pub fn tick(&self) -> Option<Timestamp> {
-        self.inner.run_controllers();
+        self.inner.settle();
         self.inner.next_due()
     }
 
@@ -73,26 +73,31 @@ impl Inner {
         true
     }
 
-    /// Lets the controllers act; one that acts already takes the news along.
-    pub(crate) fn run_controllers(&self) {
-        let Some(drive) = &self.controllers else { return };
-        while let Some(mut controllers) = drive.controllers.try_lock() {
-            controllers.run(self, &mut |controllers| {
-                while let Some((table, value)) = drive.unseen.lock().pop_front() {
-                    controllers.notice(table, &value);
-                }
-            });
-            drop(controllers);
+    /// Lets the controllers do one thing; `false` when nothing is left to do now.
+    pub(crate) fn step_controllers(&self) -> bool {
+        let Some(drive) = &self.controllers else { return false };
+        let mut controllers = drive.controllers.lock();
+        while let Some((table, value)) = drive.unseen.lock().pop_front() {
+            controllers.notice(table, &value);
+        }
+        controllers.run_one(self)
+    }
+
+    /// Whether the controllers have seen all writes.
+    pub(crate) fn nothing_unseen(&self) -> bool {
+        self.controllers.as_ref().is_none_or(|drive| drive.unseen.lock().is_empty())
+    }
+
+    /// Lets whoever waits for the next thing that is due look again when it is.
+    pub(crate) fn time_moved(&self) {
+        if let Some(drive) = &self.controllers {
             drive.moved.notify_waiters();
-            // Something may have come between the last look and giving up the lock.
-            if drive.unseen.lock().is_empty() {
-                return;
-            }
         }
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.controllers.as_ref()?.controllers.lock().next_due()
+        let controllers = self.controllers.as_ref()?.controllers.lock();
+        if controllers.is_idle() { controllers.next_due() } else { Some(self.timestamp()) }
     }
 
     /// Shows the controllers what there is already.
@@ -106,7 +111,7 @@ impl Inner {
             }
         }
         Controllers::bootstrap(self);
-        self.run_controllers();
+        self.settle();
     }
 
     fn kind_of(&self, table: Table) -> Option<Arc<Kind>> {

@@ -266,6 +266,11 @@ impl Kinds {
         self.of(group, version, kind)
     }
 
+    /// Whether a version of a group is served.
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.ordered.contains_key(&(group.to_owned(), version.to_owned()))
+    }
+
     pub(crate) fn has_group_version(&self, api_version: &str) -> bool {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.ordered.contains_key(&(group.to_owned(), version.to_owned()))

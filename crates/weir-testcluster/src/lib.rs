@@ -22,6 +22,7 @@
 //! One process holds one server; nothing is replicated. Aggregated servers, webhooks and admission policies are stored,
 //! not called.
 
+mod admit;
 mod auth;
 mod body;
 pub mod builtin;

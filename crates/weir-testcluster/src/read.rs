@@ -312,12 +312,31 @@ fn parse_token(token: &str) -> Result<(u64, String), ApiError> {
     };
     let bytes =
         URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| wrong(&error.to_string()))?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string()))?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        wrong(&match bytes.first() {
+            Some(b'{') => error.to_string(),
+            Some(first) => {
+                format!("invalid character '{}' looking for beginning of value", quoted(*first))
+            }
+            None => "unexpected end of JSON input".to_owned(),
+        })
+    })?;
     if value["v"] != "meta.k8s.io/v1" {
         return Err(wrong("server does not recognize this encoded version"));
     }
     let revision = value["rv"].as_u64().unwrap_or_default();
     Ok((revision, value["start"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// A byte as Go quotes a character.
+fn quoted(byte: u8) -> String {
+    if byte.is_ascii_graphic() || byte == b' ' || byte >= 0xa1 {
+        char::from(byte).to_string()
+    } else if byte < 0x80 {
+        format!("\\x{byte:02x}")
+    } else {
+        format!("\\u{byte:04x}")
+    }
 }
 
 #[cfg(test)]

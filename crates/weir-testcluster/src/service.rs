@@ -280,7 +280,9 @@ impl Service {
             };
             return Err(ApiError::invalid(Subject { group: "meta.k8s.io", word, name: "" }, &[cause]));
         }
-        if call.verb == "create" && !target.name.is_empty() && target.subresource.is_empty() {
+        let of_collection = target.name.is_empty() && matches!(call.verb, "update" | "patch");
+        if of_collection || call.verb == "create" && !target.name.is_empty() && target.subresource.is_empty()
+        {
             return Err(ApiError::method_not_allowed());
         }
         if call.verb == "create"

@@ -155,6 +155,8 @@ struct Inner {
     places: HashMap<Box<str>, Place>,
     /// Counts restarts: watches of an older epoch end.
     epoch: u64,
+    /// What happened up to this revision is forgotten in all tables.
+    floor: u64,
 }
 
 /// All objects.
@@ -207,6 +209,7 @@ impl Store {
                 dependents: HashMap::new(),
                 places: HashMap::new(),
                 epoch: 0,
+                floor: 0,
             }),
         }
     }
@@ -233,8 +236,8 @@ impl Store {
     ) -> Result<Event, Clash> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
-        let now = inner.revision;
-        let entry = inner.tables.entry(table.clone()).or_insert_with(|| Table::new(now));
+        let floor = inner.floor;
+        let entry = inner.tables.entry(table.clone()).or_insert_with(|| Table::new(floor));
         let previous = entry.objects.get(key).cloned();
         match (&previous, expected) {
             (Some(_), None) => return Err(Clash::Exists),
@@ -337,8 +340,8 @@ impl Store {
     /// Where a watch waits for news of a table.
     pub(crate) fn subscribe(&self, table: &Arc<str>) -> watch::Receiver<u64> {
         let mut inner = self.inner.lock();
-        let revision = inner.revision;
-        inner.tables.entry(table.clone()).or_insert_with(|| Table::new(revision)).wake.subscribe()
+        let floor = inner.floor;
+        inner.tables.entry(table.clone()).or_insert_with(|| Table::new(floor)).wake.subscribe()
     }
 
     /// The events of a table after a revision.
@@ -402,6 +405,9 @@ impl Store {
         let mut inner = self.inner.lock();
         inner.epoch += 1;
         let revision = inner.revision;
+        if forget {
+            inner.floor = revision;
+        }
         for table in inner.tables.values_mut() {
             if forget {
                 table.log.clear();
@@ -431,6 +437,7 @@ impl Store {
         inner.dependents.clear();
         inner.places.clear();
         let revision = inner.revision;
+        inner.floor = revision;
         for table in inner.tables.values_mut() {
             table.objects.clear();
             table.log.clear();

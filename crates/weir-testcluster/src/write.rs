@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::GroupVersionKind;
+use crate::admit::Request;
 use crate::body::{self, Decoded};
 use crate::call::{Call, FieldValidation};
 use crate::cluster::Inner;
@@ -98,6 +99,10 @@ impl Inner {
         }
         meta::set(&mut object, "uid", json!(self.new_uid()));
         meta::set(&mut object, "creationTimestamp", json!(self.now()));
+        if let Some(mutate) = &self.mutate {
+            mutate(&mut object);
+        }
+        self.admit_pod(kind, &mut object)?;
         rules::prepare_create(kind, &mut object);
         if generated {
             meta::set(&mut object, "name", json!(format!("{prefix}{}", self.new_suffix())));
@@ -111,6 +116,7 @@ impl Inner {
         if !causes.is_empty() {
             return Err(ApiError::invalid(kind.subject_kind(&name), &causes));
         }
+        self.admit(&Request { operation: "CREATE", kind, object: &object, old: &Value::Null, dry_run })?;
         managers::put(&mut object, managed);
         let key = store::key(meta::text(&object, "namespace"), &name);
         if let Some(found) = self.store.get(&kind.table, &key) {
@@ -295,6 +301,11 @@ impl Inner {
             }
         };
         carry_metadata(&mut new, &old);
+        if subresource.is_empty()
+            && let Some(mutate) = &self.mutate
+        {
+            mutate(&mut new);
+        }
         rules::prepare_update(kind, &mut new, &old, subresource);
         if kind.is_builtin() {
             crate::builtin::encode(&kind.gvk, &mut new);
@@ -315,6 +326,10 @@ impl Inner {
         causes.extend(rules::validate_update(kind, &new, &old, subresource));
         if !causes.is_empty() {
             return Err(ApiError::invalid(kind.subject_kind(name), &causes));
+        }
+        if subresource.is_empty() {
+            let dry_run = call.is_dry_run();
+            self.admit(&Request { operation: "UPDATE", kind, object: &new, old: &old, dry_run })?;
         }
         meta::set_or_remove(&mut new, "managedFields", managed_list);
         if subresource.is_empty() {
@@ -382,7 +397,19 @@ impl Inner {
         gvk: &GroupVersionKind,
         decoded: Decoded,
     ) -> Result<Value, ApiError> {
-        let Decoded { value: mut object, duplicates } = decoded;
+        let Decoded { value: mut object, duplicates, yaml_duplicates } = decoded;
+        if !yaml_duplicates.is_empty() {
+            match call.field_validation() {
+                FieldValidation::Ignore => {}
+                FieldValidation::Warn => warn_duplicates(call, &yaml_duplicates),
+                FieldValidation::Strict => {
+                    return Err(ApiError::bad_request(format!(
+                        "{} in version {:?} cannot be handled as a {}: strict decoding error: {yaml_duplicates}",
+                        kind.gvk.kind, kind.gvk.version, kind.gvk.kind
+                    )));
+                }
+            }
+        }
         check_kind(gvk, kind.is_builtin(), &mut object)?;
         let namespace = meta::text(&object, "namespace").to_owned();
         if kind.namespaced {
@@ -418,6 +445,7 @@ impl Inner {
                 "{} in version {:?} cannot be handled as a {}: {what}",
                 kind.gvk.kind, kind.gvk.version, kind.gvk.kind
             )),
+            Some(edit @ Edit::Strategic(_)) => patch_error(edit, &before, &restore_text(what)),
             Some(edit) => patch_error(edit, &before, what),
         };
         let unknown = rules::decode(kind, object).map_err(|error| refuse(&error))?;
@@ -564,6 +592,13 @@ impl Inner {
     }
 }
 
+/// Tells about keys that YAML has twice, each by its line.
+fn warn_duplicates(call: &Call, text: &str) {
+    for line in text.lines().filter(|line| line.starts_with("  ")) {
+        call.warn(line.trim());
+    }
+}
+
 /// Reads a patch.
 pub(crate) fn read_patch(call: &Call, strategic: bool) -> Result<Edit, ApiError> {
     let options = Subject { group: "meta.k8s.io", word: "PatchOptions", name: "" };
@@ -615,12 +650,25 @@ pub(crate) fn read_patch(call: &Call, strategic: bool) -> Result<Edit, ApiError>
         "application/merge-patch+json" => Ok(Edit::Merge(object(json()?)?)),
         "application/strategic-merge-patch+json" if strategic => Ok(Edit::Strategic(object(json()?)?)),
         "application/apply-patch+yaml" => {
-            body::read_yaml(&call.body, "").map(|decoded| Edit::Apply(decoded.value)).map_err(|error| {
+            let decoded = body::read_yaml(&call.body, "").map_err(|error| {
                 ApiError::bad_request(format!(
                     "error decoding patch: error converting YAML to JSON: {}",
                     error.message
                 ))
-            })
+            })?;
+            if !decoded.yaml_duplicates.is_empty() {
+                match call.field_validation() {
+                    FieldValidation::Ignore => {}
+                    FieldValidation::Warn => warn_duplicates(call, &decoded.yaml_duplicates),
+                    FieldValidation::Strict => {
+                        return Err(ApiError::bad_request(format!(
+                            "error decoding patch: error converting YAML to JSON: {}",
+                            decoded.yaml_duplicates
+                        )));
+                    }
+                }
+            }
+            Ok(Edit::Apply(decoded.value))
         }
         other if !other.ends_with("-patch+json") && !other.starts_with("application/apply-patch") => {
             Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
@@ -757,6 +805,28 @@ fn check_revision(kind: &Kind, new: &Value, old: &Value, name: &str) -> Result<(
         return Err(ApiError::modified(kind.subject(name)));
     }
     Ok(())
+}
+
+/// What a strategic patch says of a value of the wrong kind: its result is converted, not decoded.
+fn restore_text(what: &str) -> String {
+    let Some((kind, rest)) =
+        what.strip_prefix("json: cannot unmarshal ").and_then(|rest| rest.split_once(' '))
+    else {
+        return what.to_owned();
+    };
+    let found = match kind {
+        "array" => "slice",
+        "object" => "map",
+        other => other,
+    };
+    let wanted = rest.rsplit(" of type ").next().unwrap_or_default();
+    if wanted.starts_with("map[") {
+        format!("cannot restore map from {found}")
+    } else if wanted.starts_with("[]") {
+        format!("cannot restore slice from {found}")
+    } else {
+        what.to_owned()
+    }
 }
 
 /// A patch whose result is no object of the kind.

@@ -4,6 +4,7 @@ pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod debug;
 pub(crate) mod delete;
+pub(crate) mod dev;
 pub(crate) mod envsubst;
 pub(crate) mod events;
 pub(crate) mod export;
@@ -13,6 +14,7 @@ pub(crate) mod kustomize;
 pub(crate) mod logs;
 pub(crate) mod reconcile;
 pub(crate) mod resume;
+pub(crate) mod simulate;
 pub(crate) mod stats;
 pub(crate) mod suspend;
 mod target;
@@ -33,6 +35,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Kustomize(arguments) => kustomize::run(&arguments).await,
         Command::Build(arguments) => build::run(global, &arguments).await,
         Command::Helm(arguments) => helm::run(global, &arguments),
+        Command::Dev(arguments) => Box::pin(dev::run(global, arguments)).await,
+        Command::Simulate(arguments) => Box::pin(simulate::run(global, &arguments)).await,
         Command::Envsubst(arguments) => envsubst::run(&arguments),
         Command::Version(arguments) => version::run(global, &arguments).await,
         Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,

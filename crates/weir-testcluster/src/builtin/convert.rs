@@ -29,6 +29,14 @@ pub fn convert(from: &GroupVersionKind, to: &GroupVersionKind, object: &mut Valu
                     object[new] = value;
                 }
             }
+            if !to.group.is_empty() {
+                // The newer form leaves them out where they are empty.
+                for key in ["reportingController", "reportingInstance"] {
+                    if text(object, key).is_empty() {
+                        remove(object, key);
+                    }
+                }
+            }
         }
         _ => {}
     }

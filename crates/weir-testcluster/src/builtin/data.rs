@@ -322,6 +322,13 @@ fn type_named(name: &str, depth: usize) -> Option<Arc<Schema>> {
     if [".RawExtension", ".FieldsV1", ".v1.JSON"].iter().any(|end| name.ends_with(end)) {
         read.preserve_unknown = true;
     }
+    // These hold any value.
+    if [".v1.JSON", ".JSONSchemaPropsOrArray", ".JSONSchemaPropsOrBool", ".JSONSchemaPropsOrStringArray"]
+        .iter()
+        .any(|end| name.ends_with(end))
+    {
+        read.ty = Type::Any;
+    }
     let read = Arc::new(read);
     data.read.lock().insert((name, level), read.clone());
     Some(read)

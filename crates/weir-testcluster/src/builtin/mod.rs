@@ -27,6 +27,7 @@ pub use defaults::set_defaults;
 pub(crate) use pod::suffix;
 pub use prepare::{has_generation, prepare_create, prepare_update};
 pub use print::{columns, duration, row};
+pub(crate) use quantity::exceeds as quantity_exceeds;
 pub use service::Services;
 pub use shape::{decode, encode};
 pub(crate) use validate::selects;

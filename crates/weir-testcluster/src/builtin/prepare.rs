@@ -87,8 +87,6 @@ pub fn prepare_create(gvk: &GroupVersionKind, object: &mut Value) {
     }
     if has_generation(gvk) {
         set_generation(object, 1);
-    } else if let Some(metadata) = object.get_mut("metadata") {
-        remove(metadata, "generation");
     }
     shape::encode(gvk, object);
 }
@@ -100,7 +98,7 @@ pub fn prepare_update(gvk: &GroupVersionKind, new: &mut Value, old: &Value, subr
         set_generation(new, generation(old));
     }
     match subresource {
-        "" => prepare_main(gvk, new, old),
+        "" | "scale" => prepare_main(gvk, new, old),
         "status" => prepare_status(gvk, new, old),
         "finalize" if gvk.kind == "Namespace" => copy(new, old, "status"),
         "approval" if gvk.kind == "CertificateSigningRequest" => {

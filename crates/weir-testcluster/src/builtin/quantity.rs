@@ -66,6 +66,16 @@ impl Quantity {
     }
 }
 
+/// Whether a quantity is above another; what is no quantity is above nothing.
+pub(crate) fn exceeds(value: &serde_json::Value, bound: &serde_json::Value) -> bool {
+    let read = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => Quantity::parse(text).ok(),
+        serde_json::Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    };
+    matches!((read(value), read(bound)), (Some(value), Some(bound)) if value > bound)
+}
+
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.nano == other.nano

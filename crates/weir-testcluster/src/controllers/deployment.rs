@@ -174,9 +174,6 @@ impl Rollout<'_> {
         if at(self.deployment, &["metadata", "annotations", REVISION]) != &json!(revision.to_string()) {
             self.api.amend(DEPLOYMENTS, self.namespace(), name_of(self.deployment), &|deployment| {
                 made(made(deployment, "metadata"), "annotations")[REVISION] = json!(revision.to_string());
-                // A change of annotations counts as one of the wish.
-                let generation = number(&deployment["metadata"], "generation");
-                deployment["metadata"]["generation"] = json!(generation + 1);
             });
         }
     }

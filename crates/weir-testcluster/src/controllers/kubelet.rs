@@ -108,7 +108,13 @@ pub(crate) fn look(controllers: &mut Controllers, api: &dyn Api, namespace: &str
         }
         return;
     }
-    if matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed") {
+    if matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed")
+        || !items(&pod["spec"], "schedulingGates").is_empty()
+    {
+        return;
+    }
+    if !unset(&pod["spec"], "nodeName") && api.get(NODES, "", text(&pod["spec"], "nodeName")).is_none() {
+        // No kubelet runs pods of a node that is not there.
         return;
     }
     let pod = if unset(&pod["spec"], "nodeName") {

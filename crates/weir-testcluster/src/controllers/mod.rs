@@ -148,9 +148,34 @@ enum Task {
     Nodes,
 }
 
+impl Task {
+    /// What looks at an object of a kind.
+    fn of(table: Table) -> Option<Self> {
+        Some(match table {
+            NAMESPACES => Self::Namespace,
+            SECRETS => Self::TokenSecret,
+            CLAIMS => Self::Claim,
+            DEPLOYMENTS => Self::Deployment,
+            REPLICA_SETS => Self::ReplicaSet,
+            STATEFUL_SETS => Self::StatefulSet,
+            DAEMON_SETS => Self::DaemonSet,
+            JOBS => Self::Job,
+            CRON_JOBS => Self::CronJob,
+            PODS => Self::Pod,
+            SERVICES => Self::Service,
+            BUDGETS => Self::Budget,
+            _ => return None,
+        })
+    }
+}
+
 /// No more than this many steps in one [`Controllers::run`]: two controllers that undo each other must not go on for
 /// ever.
 const STEPS_MAX: usize = 200_000;
+
+/// The first wait after a failure; each is twice as long as the one before.
+const RETRY_MS: i64 = 100;
+const RETRY_MS_MAX: i64 = 300_000;
 
 /// The controllers of one cluster: what is to be looked at now, and what later.
 #[derive(Debug, Default)]
@@ -160,6 +185,8 @@ pub struct Controllers {
     timers: BTreeMap<Timestamp, BTreeSet<Work>>,
     /// When pods were bound and what their containers went through, by uid; more precise than the times they show.
     pods: HashMap<String, kubelet::Life>,
+    /// How often something failed in a row.
+    failures: BTreeMap<Work, u32>,
     serial: u64,
 }
 
@@ -178,21 +205,7 @@ impl Controllers {
     pub fn notice(&mut self, table: Table, object: &Value) {
         let metadata = &object["metadata"];
         let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
-        if let Some(task) = match table {
-            NAMESPACES => Some(Task::Namespace),
-            SECRETS => Some(Task::TokenSecret),
-            CLAIMS => Some(Task::Claim),
-            DEPLOYMENTS => Some(Task::Deployment),
-            REPLICA_SETS => Some(Task::ReplicaSet),
-            STATEFUL_SETS => Some(Task::StatefulSet),
-            DAEMON_SETS => Some(Task::DaemonSet),
-            JOBS => Some(Task::Job),
-            CRON_JOBS => Some(Task::CronJob),
-            PODS => Some(Task::Pod),
-            SERVICES => Some(Task::Service),
-            BUDGETS => Some(Task::Budget),
-            _ => None,
-        } {
+        if let Some(task) = Task::of(table) {
             self.push(task, namespace, name);
         }
         if let Some(owner) = part::controller_of(object) {
@@ -230,15 +243,20 @@ impl Controllers {
         let mut steps = 0;
         loop {
             drain(self);
-            self.wake(api.now());
-            let Some(work) = self.queue.pop_front() else { return steps };
-            self.queued.remove(&work);
-            steps += 1;
-            self.step(api, &work);
-            if steps >= STEPS_MAX {
+            if steps >= STEPS_MAX || !self.run_one(api) {
                 return steps;
             }
+            steps += 1;
         }
+    }
+
+    /// Does the next thing that follows from what was noticed and from the time; `false` when there is none.
+    pub fn run_one(&mut self, api: &dyn Api) -> bool {
+        self.wake(api.now());
+        let Some(work) = self.queue.pop_front() else { return false };
+        self.queued.remove(&work);
+        self.step(api, &work);
+        true
     }
 
     /// When something is due though nothing changes.
@@ -272,6 +290,23 @@ impl Controllers {
     fn later(&mut self, at: Timestamp, task: Task, namespace: &str, name: &str) {
         let work = Work { task, namespace: namespace.to_owned(), name: name.to_owned() };
         self.timers.entry(at).or_default().insert(work);
+    }
+
+    /// Looks at something again that failed: soon at first, then later and later.
+    fn retry(&mut self, now: Timestamp, task: Task, namespace: &str, name: &str) {
+        let work = Work { task, namespace: namespace.to_owned(), name: name.to_owned() };
+        let failures = self.failures.entry(work).or_default();
+        let wait = RETRY_MS.saturating_mul(1 << (*failures).min(20)).min(RETRY_MS_MAX);
+        *failures += 1;
+        self.later(part::after_ms(now, wait), task, namespace, name);
+    }
+
+    /// Forgets the failures of something that went well.
+    fn succeeded(&mut self, task: Task, namespace: &str, name: &str) {
+        if !self.failures.is_empty() {
+            let work = Work { task, namespace: namespace.to_owned(), name: name.to_owned() };
+            self.failures.remove(&work);
+        }
     }
 
     fn next_serial(&mut self) -> u64 {

@@ -3,7 +3,7 @@
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 
-use super::{Api, Controllers, EVENTS, PODS, Table};
+use super::{Api, Controllers, EVENTS, PODS, Table, Task};
 use crate::builtin::tree::{at, items, made, same, text};
 
 /// The owner that controls an object.
@@ -209,18 +209,38 @@ pub(crate) fn create_pod(
     pod: Value,
     component: &str,
 ) -> Result<(), String> {
+    let pod_name = name(&pod).to_owned();
+    let prefix = match text(&pod["metadata"], "generateName") {
+        "" => pod_name.clone(),
+        prefix => prefix.to_owned(),
+    };
+    let task = Task::of(table);
     match api.create(PODS, pod) {
         Ok(pod) => {
+            if let Some(task) = task {
+                controllers.succeeded(task, namespace(owner), name(owner));
+            }
             let message = format!("Created pod: {}", name(&pod));
             event(controllers, api, (table, owner), ("Normal", "SuccessfulCreate", &message), component);
             Ok(())
         }
+        // What a namespace holds that ends goes anyway.
+        Err(error) if ends(&error) => Err(error),
         Err(error) => {
+            let error = error.replace(&pod_name, &prefix);
+            if let Some(task) = task {
+                controllers.retry(api.now(), task, namespace(owner), name(owner));
+            }
             let message = format!("Error creating: {error}");
             event(controllers, api, (table, owner), ("Warning", "FailedCreate", &message), component);
             Err(error)
         }
     }
+}
+
+/// Whether something was refused because its namespace ends.
+pub(crate) fn ends(error: &str) -> bool {
+    error.ends_with("because it is being terminated")
 }
 
 /// Deletes a pod and says so.

@@ -24,6 +24,94 @@ pub(crate) fn check(value: &Value, old: Option<&Value>, schema: &Schema, found: 
     }
 }
 
+/// The value of an expression over named values.
+///
+/// # Errors
+/// Why it has none.
+pub(crate) fn evaluate(expression: &str, variables: &[(&str, &Value)]) -> Result<Value, String> {
+    let compiled = program(expression)?;
+    let mut context = Context::with_env(environment());
+    for (name, value) in variables {
+        context.add_variable_from_value(*name, to_cel(value, None));
+    }
+    let value = compiled.execute(&context).map_err(|error| match &error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        other => other.to_string(),
+    })?;
+    Ok(from_cel(&value))
+}
+
+/// A value of CEL as JSON; what has no form there is null.
+fn from_cel(value: &CelValue) -> Value {
+    match value {
+        CelValue::Bool(flag) => Value::Bool(*flag),
+        CelValue::Int(number) => Value::from(*number),
+        CelValue::UInt(number) => Value::from(*number),
+        CelValue::Float(number) => Value::from(*number),
+        CelValue::String(text) => Value::String(text.to_string()),
+        CelValue::List(items) => Value::Array(items.iter().map(from_cel).collect()),
+        CelValue::Map(map) => {
+            let fields = map.map.iter().map(|(key, value)| (key.to_string(), from_cel(value)));
+            Value::Object(fields.collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+/// The first field that a rule names and a type does not have.
+pub(crate) fn undefined_field(rule: &str, schema: &Value) -> Option<String> {
+    // What stands in quotes is no code.
+    let mut code = String::with_capacity(rule.len());
+    let mut quote = None;
+    for c in rule.chars() {
+        match quote {
+            Some(end) => {
+                if c == end {
+                    quote = None;
+                }
+                code.push(' ');
+            }
+            None if c == '\'' || c == '"' => {
+                quote = Some(c);
+                code.push(' ');
+            }
+            None => code.push(c),
+        }
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    for (place, word) in code.match_indices("self") {
+        let before = code[..place].chars().next_back();
+        if before.is_some_and(|c| is_word(c) || c == '.') {
+            continue;
+        }
+        let mut rest = &code[place + word.len()..];
+        let mut node = schema;
+        while let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(|c: char| !is_word(c)).unwrap_or(after.len());
+            let (name, left) = after.split_at(end);
+            if name.is_empty() || left.trim_start().starts_with('(') {
+                break;
+            }
+            let open = !node["additionalProperties"].is_null()
+                || node["x-kubernetes-preserve-unknown-fields"] == true
+                || node["x-kubernetes-embedded-resource"] == true
+                || node["type"] != "object";
+            let found = node["properties"]
+                .as_object()
+                .and_then(|fields| fields.iter().find(|(known, _)| escape(known) == name));
+            match found {
+                // What every object has is not described.
+                _ if matches!(name, "metadata" | "apiVersion" | "kind") => break,
+                Some((_, below)) => node = below,
+                None if open => break,
+                None => return Some(name.to_owned()),
+            }
+            rest = left;
+        }
+    }
+    None
+}
+
 /// Whether a rule can be compiled; else what is wrong.
 pub(crate) fn compile_error(rule: &str) -> Option<String> {
     program(rule).err()

@@ -167,6 +167,14 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
             "must have exactly one version marked as storage version".to_owned(),
         );
     }
+    if spec["versions"].is_array() && texts(&definition["status"]["storedVersions"]).is_empty() {
+        say(
+            "status.storedVersions",
+            CauseReason::Invalid,
+            Some("null".to_owned()),
+            "must have at least one stored version".to_owned(),
+        );
+    }
     // Versions that all have the same schema are blamed together.
     let same = versions.iter().all(|version| version["schema"] == versions[0]["schema"]);
     for (index, version) in versions.iter().enumerate() {
@@ -223,7 +231,11 @@ fn structural(node: &Value, at: &str, root: bool, say: &mut Say<'_>) {
     }
     for (index, rule) in node["x-kubernetes-validations"].as_array().into_iter().flatten().enumerate() {
         let text = rule["rule"].as_str().unwrap_or_default();
-        if let Some(error) = super::cel::compile_error(text) {
+        let undefined = || {
+            let name = super::cel::undefined_field(text, node)?;
+            Some(format!("undefined field '{name}'"))
+        };
+        if let Some(error) = super::cel::compile_error(text).or_else(undefined) {
             say(
                 &format!("{at}.x-kubernetes-validations[{index}].rule"),
                 CauseReason::Invalid,
@@ -318,7 +330,11 @@ pub(crate) fn establish(definition: &mut Value, taken: Option<(&str, &str)>, now
         names
     } else {
         let kept = before["acceptedNames"].clone();
-        if kept.is_object() { kept } else { json!({"plural": names["plural"], "kind": ""}) }
+        if kept["kind"].as_str().is_some_and(|kind| !kind.is_empty()) {
+            kept
+        } else {
+            json!({"plural": names["plural"], "kind": ""})
+        }
     };
     let after = json!({"acceptedNames": accepted, "conditions": list, "storedVersions": stored});
     let changed = before != after;

@@ -12,10 +12,32 @@ use crate::status::{Cause, CauseReason};
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Schema) -> Vec<Cause> {
     let mut found = Vec::new();
     walk(value, schema, &mut String::new(), true, &mut found);
+    if let Some(old) = old {
+        found.retain(|cause| !is_unchanged(cause, value, old));
+    }
     if found.is_empty() {
         cel::check(value, old, schema, &mut found);
+        if let Some(old) = old {
+            found.retain(|cause| !is_unchanged(cause, value, old));
+        }
     }
     found
+}
+
+/// Whether a mistake is one of a value that the update leaves as it was: such a mistake is tolerated. Lists count as a
+/// whole.
+fn is_unchanged(cause: &Cause, new: &Value, old: &Value) -> bool {
+    let mut path = cause.field.split('[').next().unwrap_or_default();
+    if cause.reason == CauseReason::Required && path.len() == cause.field.len() {
+        // What is missing is missing in the value around it.
+        path = path.rsplit_once('.').map_or("", |(parent, _)| parent);
+    }
+    if path.is_empty() || path == "<nil>" {
+        return false;
+    }
+    let at =
+        |object: &Value| path.split('.').try_fold(object.clone(), |value, name| value.get(name).cloned());
+    matches!((at(new), at(old)), (Some(new), Some(old)) if new == old)
 }
 
 pub(crate) fn cause(

@@ -28,15 +28,11 @@ use weir_testcluster::TestCluster;
 /// The garbage collector of the real control plane learns of a new kind only when it next looks at what is served,
 /// every 30 s.
 const REAL_PATIENCE: Duration = Duration::from_secs(90);
-const EMBEDDED_PATIENCE: Duration = Duration::from_secs(10);
+/// Long, so that a busy machine changes nothing: only a wrong answer takes this time.
+const EMBEDDED_PATIENCE: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conformance_of_the_embedded_server() {
-    if std::env::var_os("WEIR_CONFORMANCE_EMBEDDED").is_none() {
-        // Until gaps.txt is known to be whole for every machine.
-        println!("SKIPPED conformance of the embedded server: WEIR_CONFORMANCE_EMBEDDED is not set");
-        return;
-    }
     let cluster = TestCluster::builder().rbac(true).controllers(true).build().unwrap();
     let running = cluster.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(running.kubeconfig()).unwrap();

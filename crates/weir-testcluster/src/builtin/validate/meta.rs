@@ -65,10 +65,7 @@ fn check_owners(report: &mut Report, metadata: &Value) {
     let mut controller: Option<&Value> = None;
     for (index, owner) in items(metadata, "ownerReferences").iter().enumerate() {
         let field = |key: &str| format!("metadata.ownerReferences[{index}].{key}");
-        if !text(owner, "apiVersion").contains('/') && text(owner, "apiVersion").is_empty() {
-            report.invalid_text(&field("apiVersion"), "", "version must not be empty");
-        }
-        for key in ["kind", "name", "uid"] {
+        for key in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, key).is_empty() {
                 report.required(&field(key), "must not be empty");
             }

@@ -60,7 +60,7 @@ fn ingress_host(report: &mut Report, field: &str, host: &str) {
 fn ingress_path(report: &mut Report, one: &Value, path: &str) {
     let target = text(one, "path");
     match text(one, "pathType") {
-        "" => report.required(&join(path, "pathType"), "pathType must be specified"),
+        "" => return report.required(&join(path, "pathType"), "pathType must be specified"),
         "Exact" | "Prefix" => {
             if !target.starts_with('/') {
                 report.invalid_text(&join(path, "path"), target, "must be an absolute path");
@@ -299,7 +299,6 @@ pub(crate) fn role_binding(report: &mut Report, object: &Value, namespaced: bool
         let kind = if role["kind"].is_null() { json!("") } else { role["kind"].clone() };
         report.not_supported("roleRef.kind", &kind, kinds);
     }
-    report.present(role, "roleRef", "name");
     for (index, subject) in items(object, "subjects").iter().enumerate() {
         let path = format!("subjects[{index}]");
         let name = text(subject, "name");
@@ -328,10 +327,11 @@ pub(crate) fn role_binding(report: &mut Report, object: &Value, namespaced: bool
             ),
         }
     }
-    // The check of names is a declared one and comes after the others.
+    // The checks of names are declared ones and come after the others.
     for (index, subject) in items(object, "subjects").iter().enumerate() {
         report.present(subject, &format!("subjects[{index}]"), "name");
     }
+    report.present(role, "roleRef", "name");
 }
 
 pub(crate) fn role_binding_update(report: &mut Report, new: &Value, old: &Value) {

@@ -441,15 +441,17 @@ pub(crate) fn autoscaler(report: &mut Report, object: &Value) {
         let detail = "must be greater than or equal to `minReplicas`";
         report.invalid("spec.maxReplicas", &json!(maximum), detail);
     }
-    if maximum < 1 {
-        if unset(spec, "maxReplicas") {
-            report.required("spec.maxReplicas", "");
-        } else {
-            report.invalid("spec.maxReplicas", &json!(maximum), "must be greater than or equal to 1");
-        }
+    if maximum < 1 && !unset(spec, "maxReplicas") {
+        report.invalid("spec.maxReplicas", &json!(maximum), "must be greater than or equal to 1");
     }
+    let target = &spec["scaleTargetRef"];
     for key in ["kind", "name"] {
-        report.present(&spec["scaleTargetRef"], "spec.scaleTargetRef", key);
+        report.present(target, "spec.scaleTargetRef", key);
+    }
+    let core = ["Pod", "ReplicationController"].contains(&text(target, "kind"));
+    if text(target, "apiVersion").is_empty() && !text(target, "kind").is_empty() && !core {
+        let detail = "apiVersion must specify API group";
+        report.invalid_text("spec.scaleTargetRef.apiVersion", "", detail);
     }
     for (index, metric) in items(spec, "metrics").iter().enumerate() {
         autoscaler_metric(report, metric, &format!("spec.metrics[{index}]"));
@@ -460,6 +462,10 @@ pub(crate) fn autoscaler(report: &mut Report, object: &Value) {
         let detail =
             "must specify at least one Object or External metric to support scaling to zero replicas";
         report.forbidden("spec.metrics", detail);
+    }
+    if maximum < 1 && unset(spec, "maxReplicas") {
+        // A declared check, which comes after the others.
+        report.required("spec.maxReplicas", "");
     }
 }
 
