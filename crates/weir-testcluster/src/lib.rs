@@ -33,6 +33,7 @@ mod crd;
 mod delete;
 mod discovery;
 mod drive;
+mod edit;
 mod error;
 mod faults;
 mod fields;

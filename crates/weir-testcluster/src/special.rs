@@ -12,6 +12,7 @@ use crate::cluster::Inner;
 use crate::crd::ScalePaths;
 use crate::crd::schema::{at, set_at};
 use crate::delete::Options;
+use crate::edit::{Edit, check_kind, read_patch};
 use crate::error::ApiError;
 use crate::kinds::Kind;
 use crate::meta;
@@ -19,7 +20,6 @@ use crate::patch;
 use crate::rbac::Action;
 use crate::reply::Reply;
 use crate::store;
-use crate::write::{Edit, check_kind, read_patch};
 
 const TOKEN_SECONDS_DEFAULT: i64 = 3600;
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::walk::element_of;
+use crate::edit::go_map;
 use crate::schema::{ListType, Schema, Type};
-use crate::write::go_map;
 
 /// Everything of the configuration that its type does not know, as `.path: mistake`.
 pub(crate) fn check(value: &Value, schema: Option<&Schema>) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::edit::go_map;
 use crate::schema::Schema;
-use crate::write::go_map;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
