@@ -422,11 +422,12 @@ impl Manager {
                 Ok(Some((package::file_name(&chart), archive)))
             }
             Origin::Registry(repository) => {
-                let address = format!("{repository}/{name}:{}", dependency.version.replace('+', "_"));
-                if !self.announce(dependency, &address, fetched)? {
+                let address = format!("{repository}/{name}");
+                let version = &dependency.version;
+                if !self.announce(dependency, &format!("{address}:{version}"), fetched)? {
                     return Ok(None);
                 }
-                let archive = fetch::blocking(fetch::from_registry(&address, "", &self.registry, false));
+                let archive = fetch::blocking(fetch::from_registry(&address, version, &self.registry, false));
                 let (archive, _, file) = archive.map_err(|error| could_not_download(&address, &error))?;
                 Ok(Some((file, archive)))
             }

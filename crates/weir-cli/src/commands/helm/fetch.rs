@@ -148,7 +148,7 @@ async fn fetch(reference: &str, arguments: &ChartArguments) -> Result<Bytes, Err
     if repository.url.is_empty() {
         return Err(Error::Helm(format!("no URL found for repository {name}")));
     }
-    let versions = versions_of(&cached(name)?, chart);
+    let versions = versions_of(&stored(name)?, chart);
     let found = versions.and_then(|versions| helm::choose(&versions, chart, wanted).cloned()).map_err(|error| {
         Error::Helm(format!(
             "chart {chart:?} matching {wanted} not found in {name} index. (try 'helm repo update'): {error}"
@@ -162,7 +162,7 @@ async fn fetch(reference: &str, arguments: &ChartArguments) -> Result<Bytes, Err
 /// The repository in whose index an archive is listed.
 fn owner<'r>(address: &str, known: &'r Repositories) -> Result<Option<&'r Repository>, Error> {
     for repository in known.iter() {
-        let index = cached(&repository.name)?;
+        let index = stored(&repository.name)?;
         let lists = |name: &str| {
             let versions = versions_of(&index, name).unwrap_or_default();
             versions
@@ -181,13 +181,15 @@ fn owner<'r>(address: &str, known: &'r Repositories) -> Result<Option<&'r Reposi
 }
 
 /// The index `helm repo update` has stored, as JSON.
-pub(super) fn cached(name: &str) -> Result<String, Error> {
+pub(super) fn cached(name: &str) -> Result<String, String> {
     let path = repositories::cached_index(name);
-    let shown = path.display().to_string();
-    let fail =
-        |cause: String| Error::Helm(format!("no cached repo found. (try 'helm repo update'): {cause}"));
-    let bytes = fs::read(&path).map_err(|error| fail(go_error("open", &shown, &error)))?;
-    json(&bytes).map_err(fail)
+    let bytes = fs::read(&path).map_err(|error| go_error("open", &path.display().to_string(), &error))?;
+    json(&bytes)
+}
+
+fn stored(name: &str) -> Result<String, Error> {
+    cached(name)
+        .map_err(|cause| Error::Helm(format!("no cached repo found. (try 'helm repo update'): {cause}")))
 }
 
 /// An index as JSON, newest versions first.

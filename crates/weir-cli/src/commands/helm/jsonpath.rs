@@ -26,14 +26,14 @@ enum Step {
     Literal(Value),
 }
 
-/// What a template gives for a value.
+/// What a template gives for a value. What is not there gives nothing.
 ///
 /// # Errors
-/// The template is malformed, or it names something that is not there.
+/// The template is malformed, or it looks into something of another kind.
 pub(super) fn print(template: &str, value: &Value) -> Result<String, String> {
     let mut parser = Parser { rest: template };
     let parts =
-        parser.parts(0, false).map_err(|error| format!("error parsing jsonpath {template}, {error}"))?;
+        parser.parts(0, false).map_err(|error| format!("error parsing jsonpath {template}: {error}"))?;
     let mut out = String::new();
     write(&parts, value, &mut out)?;
     Ok(out)
@@ -61,7 +61,7 @@ fn write(parts: &[Part], value: &Value, out: &mut String) -> Result<(), String> 
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null => String::new(),
+        Value::Null => "null".to_owned(),
         Value::Array(_) | Value::Object(_) => {
             let plain = weir_gotemplate::Value::from_json(value);
             let style = json::Style { pretty: false, escape_html: true };
@@ -78,9 +78,6 @@ fn follow(steps: &[Step], start: Vec<Value>) -> Result<Vec<Value>, String> {
         let mut next = Vec::new();
         for value in &values {
             apply(step, value, &mut next)?;
-        }
-        if let (Step::Field(name), true, false) = (step, next.is_empty(), values.is_empty()) {
-            return Err(format!("{name} is not found"));
         }
         values = next;
     }
@@ -477,7 +474,7 @@ mod tests {
         check("{.ports[?(@.name==\"https\")].port}", Ok("443"));
         check("{.ports[?(@.port>80)].name}", Ok("https"));
         check("{..name}", Ok("http https"));
-        check("{.on} {.big} {.none}", Ok("true 1e+06 "));
+        check("{.on} {.big} {.none} {.missing.too}", Ok("true 1e+06 null "));
         check("{.a\\.b} {['a.b']}", Ok("dotted dotted"));
         check("{.ports[0]['name','port']}", Ok("http 80"));
         check("{\"x\\ty\"}", Ok("x\ty"));
@@ -486,14 +483,13 @@ mod tests {
 
     #[test]
     fn mistakes() {
-        check("{.missing}", Err("missing is not found"));
         check("{.ports[7]}", Err("array index out of bounds: index 7, length 2"));
         check("{.image[0]}", Err("{\"repo\":\"web\",\"tag\":\"1.2\"} is not array or slice"));
-        check("{.a", Err("error parsing jsonpath {.a, unclosed action"));
-        check("{end}", Err("error parsing jsonpath {end}, not in range, nothing to end"));
+        check("{.a", Err("error parsing jsonpath {.a: unclosed action"));
+        check("{end}", Err("error parsing jsonpath {end}: not in range, nothing to end"));
         check(
             "{range .ports[*]}",
-            Err("error parsing jsonpath {range .ports[*]}, unterminated range, no matching end"),
+            Err("error parsing jsonpath {range .ports[*]}: unterminated range, no matching end"),
         );
     }
 }
