@@ -83,6 +83,17 @@ pub(crate) struct Lexer<'a> {
     problem: String,
 }
 
+/// The ASCII bytes of names.
+const WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_';
+        byte += 1;
+    }
+    table
+};
+
 fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\r' | '\n')
 }
@@ -286,6 +297,10 @@ impl<'a> Lexer<'a> {
         self.ignore();
     }
 
+    fn end_action(&mut self, trim: bool) -> Token<'a> {
+        if self.paren_depth == 0 { self.right_delimiter(trim) } else { self.error("unclosed left paren") }
+    }
+
     fn right_delimiter(&mut self, trim: bool) -> Token<'a> {
         if trim {
             self.skip_to(self.position + 2);
@@ -304,20 +319,22 @@ impl<'a> Lexer<'a> {
     }
 
     fn inside_action(&mut self) -> Token<'a> {
-        if let Some(trim) = self.at_right_delimiter() {
-            if self.paren_depth == 0 {
-                return self.right_delimiter(trim);
+        let bytes = self.input.as_bytes();
+        let Some(&first) = bytes.get(self.position) else { return self.error("unclosed action") };
+        let after = bytes.get(self.position + 1).copied();
+        match first {
+            b' ' | b'\t' | b'\r' | b'\n' => {
+                let trims = after == Some(b'-') && self.rest()[2..].starts_with(RIGHT);
+                return if trims { self.end_action(true) } else { self.space() };
             }
-            return self.error("unclosed left paren");
+            b'}' if after == Some(b'}') => return self.end_action(false),
+            b'+' | b'-' | b'0'..=b'9' => return self.number(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => return self.identifier(),
+            _ => {}
         }
         let Some(character) = self.peek() else { return self.error("unclosed action") };
-        if is_space(character) {
-            return self.space();
-        }
-        match character {
-            '+' | '-' | '0'..='9' => return self.number(),
-            character if is_alphanumeric(character) => return self.identifier(),
-            _ => {}
+        if is_alphanumeric(character) {
+            return self.identifier();
         }
         self.advance();
         match character {
@@ -378,22 +395,18 @@ impl<'a> Lexer<'a> {
     }
 
     fn space(&mut self) -> Token<'a> {
-        let mut count = 0;
-        while self.peek().is_some_and(is_space) {
-            self.advance();
-            count += 1;
+        let bytes = self.input.as_bytes();
+        let mut end = self.position;
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = bytes.get(end) {
+            self.line += usize::from(bytes[end] == b'\n');
+            end += 1;
         }
-        // The last space may belong to a trimming right delimiter.
-        let before = &self.input[self.position - 1..];
-        if has_right_trim(before) && before[2..].starts_with(RIGHT) {
-            self.position -= 1;
-            if before.starts_with('\n') {
-                self.line -= 1;
-            }
-            if count == 1 {
-                return self.right_delimiter(true);
-            }
+        // The last space may belong to a trimming right delimiter; a single one has been seen to.
+        if bytes[end..].starts_with(b"-}}") {
+            end -= 1;
+            self.line -= usize::from(bytes[end] == b'\n');
         }
+        self.position = end;
         self.token(TokenKind::Space)
     }
 
@@ -406,13 +419,22 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self, kind: TokenKind) -> Token<'a> {
-        let rest = &self.input.as_bytes()[self.position..];
-        self.position += rest
-            .iter()
-            .position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'))
-            .unwrap_or(rest.len());
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.advance();
+        let bytes = self.input.as_bytes();
+        let mut end = self.position;
+        while bytes.get(end).is_some_and(|byte| WORD[usize::from(*byte)]) {
+            end += 1;
+        }
+        self.position = end;
+        match bytes.get(end) {
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(') => {
+                return self.token(kind);
+            }
+            Some(byte) if byte.is_ascii() => {}
+            Some(_) => {
+                while self.peek().is_some_and(is_alphanumeric) {
+                    self.advance();
+                }
+            }
         }
         if !self.at_terminator() {
             let name = unicode_name(self.peek());

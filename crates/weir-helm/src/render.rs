@@ -278,10 +278,8 @@ pub fn render(
     collect(chart, chart.name(), &values.named(&VALUES), &shared, &mut templates);
 
     let mut order: Vec<&String> = templates.keys().collect();
-    order.sort_by(|left, right| {
-        let depth = |path: &str| path.matches('/').count();
-        depth(right).cmp(&depth(left)).then_with(|| right.cmp(left))
-    });
+    let depth = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
+    order.sort_by_cached_key(|path| std::cmp::Reverse((depth(path), *path)));
     let mut set = Set::new(Functions::helm());
     for path in &order {
         let Some(template) = templates.get(*path) else { continue };

@@ -1,5 +1,7 @@
 //! Values: reading, paths, merging and coalescing.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Number, Value as Json};
 
 use crate::chart::Chart;
@@ -102,7 +104,7 @@ pub fn documents(text: &str) -> Result<Vec<&str>, String> {
 /// The values of a text of several documents, later ones merged over earlier ones: `values.yaml` and the files of
 /// `--values`.
 pub fn read_stream(text: &[u8]) -> Result<Table, String> {
-    let text = String::from_utf8_lossy(text);
+    let text = std::str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed);
     let documents = documents(&text).map_err(|error| format!("error reading yaml document: {error}"))?;
     let mut values = Table::new();
     for document in documents {
