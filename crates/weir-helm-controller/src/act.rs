@@ -230,6 +230,7 @@ impl Work {
             clock: Arc::clone(&self.clock),
             dns: gates.enabled("AllowDNSLookups"),
             skip_schema,
+            capabilities: None,
         };
         let object = Arc::clone(&self.object);
         let strategy = changes::strategy(spec::post_render_strategy(&object, gates));

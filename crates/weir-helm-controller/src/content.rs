@@ -30,6 +30,8 @@ pub struct Maker {
     pub dns: bool,
     /// Whether values are not checked against the schema of the chart.
     pub skip_schema: bool,
+    /// What templates are told of the cluster instead of asking it.
+    pub capabilities: Option<Capabilities>,
 }
 
 impl Maker {
@@ -43,18 +45,11 @@ impl Maker {
         move |info, chart, given| {
             let (maker, change) = (self.clone(), Arc::clone(&change));
             async move {
-                let facts = maker.cluster.facts().await.map_err(|error| {
-                    ContentFailed(format!("could not get server version from Kubernetes: {error}"))
-                })?;
-                let mut kube_version =
-                    KubeVersion::parse(&facts.version).map_err(|error| ContentFailed(error.to_string()))?;
-                (kube_version.major, kube_version.minor) = (facts.major, facts.minor);
-                let capabilities = Capabilities {
-                    kube_version,
-                    api_versions: facts.api_versions,
-                    ..Capabilities::default()
+                let capabilities = match maker.capabilities.clone() {
+                    Some(capabilities) => capabilities,
+                    None => capabilities(&*maker.cluster).await?,
                 };
-                let Self { cluster, clock, dns, skip_schema } = maker;
+                let Self { cluster, clock, dns, skip_schema, .. } = maker;
                 let handle = Handle::current();
                 let host = ClusterHost { cluster, clock, handle, dns };
                 let made = tokio::task::spawn_blocking(move || {
@@ -72,6 +67,17 @@ impl Maker {
             .boxed()
         }
     }
+}
+
+async fn capabilities(cluster: &dyn WriteCluster) -> Result<Capabilities, ContentFailed> {
+    let facts = cluster
+        .facts()
+        .await
+        .map_err(|error| ContentFailed(format!("could not get server version from Kubernetes: {error}")))?;
+    let mut kube_version =
+        KubeVersion::parse(&facts.version).map_err(|error| ContentFailed(error.to_string()))?;
+    (kube_version.major, kube_version.minor) = (facts.major, facts.minor);
+    Ok(Capabilities { kube_version, api_versions: facts.api_versions, ..Capabilities::default() })
 }
 
 /// What templates may ask of the world.

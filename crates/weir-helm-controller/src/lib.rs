@@ -23,6 +23,7 @@ pub mod finalize;
 pub mod history;
 mod inventory;
 pub mod observe;
+pub mod offline;
 pub mod post_render;
 pub mod reconcile;
 pub mod settings;

@@ -74,8 +74,13 @@ async fn act(cluster: &Arc<dyn WriteCluster>, request: &Value) -> Result<Result<
             checks: &checks,
         },
     };
-    let maker =
-        Maker { cluster: Arc::clone(cluster), clock: Arc::clone(&clock), dns: false, skip_schema: false };
+    let maker = Maker {
+        cluster: Arc::clone(cluster),
+        clock: Arc::clone(&clock),
+        dns: false,
+        skip_schema: false,
+        capabilities: None,
+    };
     let make = maker.make(Ok);
     let values: Map<String, Value> = request["values"].as_object().cloned().unwrap_or_default();
     Ok(match text("action") {

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
+use weir_api::helm::HelmRelease;
 use weir_api::kustomize::{Kustomization, KustomizationSpec, SubstituteStrategy};
 use weir_api::names::label::{KUSTOMIZE_NAME, KUSTOMIZE_NAMESPACE};
 use weir_artifact::disk::DiskTree;
@@ -36,6 +37,21 @@ enum Target {
     /// The objects of a Kustomization
     #[command(visible_alias = "ks")]
     Kustomization(KustomizationArguments),
+    /// The objects of a HelmRelease: its chart with its values, post-rendered
+    #[command(name = "helmrelease", visible_alias = "hr")]
+    HelmRelease(HelmReleaseArguments),
+}
+
+#[derive(Debug, Args)]
+struct HelmReleaseArguments {
+    /// Name of the HelmRelease
+    name: String,
+    /// File with the HelmRelease, and with the ConfigMaps and Secrets its values come from
+    #[arg(long, value_name = "PATH")]
+    helmrelease_file: PathBuf,
+    /// The chart: a directory or an archive
+    #[arg(long, value_name = "PATH")]
+    chart: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -61,7 +77,10 @@ struct KustomizationArguments {
 
 /// Prints the objects as a YAML stream.
 pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Result<(), Error> {
-    let Target::Kustomization(arguments) = &arguments.target;
+    let arguments = match &arguments.target {
+        Target::Kustomization(arguments) => arguments,
+        Target::HelmRelease(arguments) => return helm_release(global, arguments).await,
+    };
     let directory = DiskTree::directory(&arguments.path)
         .ok_or_else(|| Error::Directory { path: arguments.path.display().to_string() })?;
     let (object, variables) = if arguments.dry_run {
@@ -91,28 +110,42 @@ pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Resu
     output::data(&weir_manifest::to_yaml_stream(&objects))
 }
 
+/// Prints what a HelmRelease would install.
+async fn helm_release(global: &GlobalArguments, arguments: &HelmReleaseArguments) -> Result<(), Error> {
+    let path = &arguments.helmrelease_file;
+    let text = fs::read(path).map_err(|source| Error::File { path: path.display().to_string(), source })?;
+    let object = find(&text, path, Kind::HelmRelease, &arguments.name, &global.namespace)?;
+    let object: HelmRelease = serde_json::from_value(object)
+        .map_err(|error| Error::Malformed { what: "HelmRelease", source: Box::new(error) })?;
+    let others = weir_manifest::read_documents(&text, &path.display().to_string())
+        .map_err(|error| Error::Malformed { what: "file", source: Box::new(error) })?;
+    let chart = super::helm::load(&arguments.chart)?;
+    let built = weir_helm_controller::offline::build(&object, chart, &others).await.map_err(Error::Helm)?;
+    output::data(&built)
+}
+
 /// The Kustomization in the given file; none if no file is given.
 fn described(arguments: &KustomizationArguments, namespace: &str) -> Result<Option<Value>, Error> {
     let Some(path) = &arguments.kustomization_file else { return Ok(None) };
     let text = fs::read(path).map_err(|source| Error::File { path: path.display().to_string(), source })?;
-    find(&text, path, &arguments.name, namespace).map(Some)
+    find(&text, path, Kind::Kustomization, &arguments.name, namespace).map(Some)
 }
 
-/// The first Kustomization of this name in a YAML file, with the namespace filled in.
-fn find(text: &[u8], path: &Path, name: &str, namespace: &str) -> Result<Value, Error> {
+/// The first object of this kind and name in a YAML file, with the namespace filled in.
+fn find(text: &[u8], path: &Path, kind: Kind, name: &str, namespace: &str) -> Result<Value, Error> {
     let origin = path.display().to_string();
     let documents = weir_manifest::read_documents(text, &origin)
         .map_err(|error| Error::Malformed { what: "file", source: Box::new(error) })?;
-    let group = Kind::Kustomization.resource().group;
+    let group = kind.resource().group;
     let found = documents.into_iter().find(|document| {
-        view::text(document, "/kind") == Kind::Kustomization.name()
+        view::text(document, "/kind") == kind.name()
             && view::text(document, "/apiVersion").split('/').next() == Some(&group)
             && view::name(document) == name
             && ["", namespace].contains(&view::namespace(document))
     });
     let Some(mut object) = found else {
         return Err(Error::ObjectNotFound {
-            subject: format!("Kustomization/{name} in '{origin}'"),
+            subject: format!("{}/{name} in '{origin}'", kind.name()),
             scope: format!("{namespace:?}"),
         });
     };
@@ -333,10 +366,12 @@ mod tests {
             "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: apps\n  namespace: other\n---\n",
             "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: apps\nspec:\n  prune: true\n",
         );
-        let found = find(text.as_bytes(), Path::new("ks.yaml"), "apps", "flux-system").unwrap();
+        let found =
+            find(text.as_bytes(), Path::new("ks.yaml"), Kind::Kustomization, "apps", "flux-system").unwrap();
         assert_eq!((view::namespace(&found), found["spec"]["prune"].clone()), ("flux-system", json!(true)));
-        let error =
-            find(text.as_bytes(), Path::new("ks.yaml"), "web", "flux-system").unwrap_err().to_string();
+        let error = find(text.as_bytes(), Path::new("ks.yaml"), Kind::Kustomization, "web", "flux-system")
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "Kustomization/web in 'ks.yaml' not found in \"flux-system\" namespace");
     }
 }

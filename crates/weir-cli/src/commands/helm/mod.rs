@@ -153,7 +153,7 @@ fn go_error(action: &str, path: &str, error: &io::Error) -> String {
 }
 
 /// Loads a chart directory or archive.
-fn load(path: &Path) -> Result<Chart, Error> {
+pub(super) fn load(path: &Path) -> Result<Chart, Error> {
     let chart = if path.is_dir() { load_directory(path) } else { load_archive(path) };
     chart.map_err(Error::Helm)
 }

@@ -1,0 +1,148 @@
+//! What a HelmRelease would install, without a cluster.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use weir_api::helm::HelmRelease;
+use weir_apply::memory::MemoryCluster;
+use weir_apply::write::WriteCluster;
+use weir_base::clock::SystemClock;
+use weir_helm::action::ContentFailed;
+use weir_helm::capabilities::Capabilities;
+use weir_helm::chart::Chart;
+use weir_helm::manifest::SplitRule;
+use weir_helm::postrender::post_render;
+use weir_helm::render::ReleaseInfo;
+use weir_runtime::FeatureGates;
+
+use crate::content::Maker;
+use crate::settings::PROGRAM;
+use crate::{observe, post_render as changes, spec, values};
+
+/// The manifests and then the hooks that a first installation of `chart` would consist of, as YAML.
+///
+/// Values are put together and manifests changed as the controller does. `others` are the ConfigMaps and Secrets that the
+/// HelmRelease refers to; templates that look objects up see these alone, and the default capabilities of Helm.
+///
+/// # Errors
+/// Values that are not there or do not fit, and charts that do not render; the texts are those of the controller.
+pub async fn build(object: &HelmRelease, chart: Chart, others: &[Json]) -> Result<String, String> {
+    let cluster = MemoryCluster::new();
+    for other in others {
+        cluster.put(plain_data(other, spec::namespace(object)));
+    }
+    let references = observe::references(&cluster, object).await.map_err(|error| error.to_string())?;
+    let given = values::compose(spec::namespace(object), object.spec.values.as_ref(), &references)
+        .map_err(|error| error.to_string())?;
+    let maker = Maker {
+        cluster: Arc::new(cluster) as Arc<dyn WriteCluster>,
+        clock: Arc::new(SystemClock),
+        dns: false,
+        skip_schema: object.spec.install.as_ref().is_some_and(|install| install.disable_schema_validation),
+        capabilities: Some(Capabilities::default()),
+    };
+    let gates = FeatureGates::with(PROGRAM.feature_gates, &[]);
+    let strategy = changes::strategy(spec::post_render_strategy(object, &gates));
+    let post_rendered = Arc::new(object.clone());
+    let make = maker.make(move |files| {
+        let mut run = |text: &str| changes::run(&post_rendered, text);
+        post_render(&files, strategy, SplitRule::default(), &mut run)
+            .map_err(|error| ContentFailed(error.to_string()))
+    });
+    let info = ReleaseInfo {
+        name: spec::release_name(object),
+        namespace: spec::release_namespace(object).to_owned(),
+        revision: 1,
+        is_upgrade: false,
+    };
+    let content = make(info, chart, given).await.map_err(|error| error.to_string())?;
+    let mut text = content.manifest;
+    for hook in &content.sorted.hooks {
+        text.push_str("---\n");
+        text.push_str(hook.manifest.trim_end());
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// An object of a file as the API server would keep it: in a namespace, `stringData` as data.
+fn plain_data(object: &Json, namespace: &str) -> Json {
+    use base64::Engine as _;
+    let mut object = object.clone();
+    if object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    let texts = object.as_object_mut().and_then(|map| map.remove("stringData"));
+    for (key, value) in texts.as_ref().and_then(Json::as_object).into_iter().flatten() {
+        let text = value.as_str().unwrap_or_default();
+        object["data"][key] = base64::engine::general_purpose::STANDARD.encode(text).into();
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weir_base::tree::{File, MemoryTree};
+
+    use super::*;
+
+    fn chart() -> Chart {
+        let mut tree = MemoryTree::default();
+        let files = [
+            ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            ("values.yaml", "a: default\nb: default\n"),
+            (
+                "templates/config.yaml",
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {a: {{ .Values.a }}, b: {{ .Values.b }}, c: {{ .Values.c | default \"none\" }}}\n",
+            ),
+            (
+                "templates/hook.yaml",
+                "apiVersion: v1\nkind: Pod\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n",
+            ),
+        ];
+        for (path, text) in files {
+            tree.insert(path, File { data: text.as_bytes().to_vec().into(), executable: false }).unwrap();
+        }
+        Chart::from_tree(&tree, "").unwrap()
+    }
+
+    fn release(spec: Json) -> HelmRelease {
+        let mut spec = spec;
+        spec["interval"] = "1m".into();
+        let object = json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps"}, "spec": spec,
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[tokio::test]
+    async fn values_patches_and_labels_are_those_of_the_controller() {
+        let object = release(json!({
+            "values": {"a": "inline"},
+            "valuesFrom": [{"kind": "Secret", "name": "values"}, {"kind": "ConfigMap", "name": "gone", "optional": true}],
+            "commonMetadata": {"labels": {"team": "web"}},
+        }));
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "values"},
+            "stringData": {"values.yaml": "a: secret\nc: secret\n"},
+        });
+        let text = build(&object, chart(), &[secret]).await.unwrap();
+        let documents = weir_manifest::read_documents(text.as_bytes(), "").unwrap();
+        assert_eq!(documents.len(), 2, "{text}");
+        assert_eq!(documents[0]["data"], json!({"a": "inline", "b": "default", "c": "secret"}));
+        let labels = &documents[0]["metadata"]["labels"];
+        assert_eq!((&labels["team"], &labels["helm.toolkit.fluxcd.io/name"]), (&json!("web"), &json!("app")));
+        assert_eq!(documents[1]["metadata"]["name"], "hook");
+    }
+
+    #[tokio::test]
+    async fn values_that_are_missing_are_told() {
+        let object = release(json!({"valuesFrom": [{"kind": "Secret", "name": "values"}]}));
+        assert_eq!(
+            build(&object, chart(), &[]).await.unwrap_err(),
+            "could not resolve Secret chart values reference 'apps/values' with key 'values.yaml': resource not found"
+        );
+    }
+}
