@@ -26,7 +26,7 @@ use weir_helm::values::Table;
 
 use crate::content::Maker;
 use crate::settings::Settings;
-use crate::{post_render as changes, spec};
+use crate::{diagnosis, post_render as changes, spec};
 
 /// The field manager of everything that is written.
 pub const MANAGER: &str = "helm-controller";
@@ -42,7 +42,9 @@ macro_rules! act {
         let $context = $work.context(&storage, &append, $common);
         // Boxed: an action is large for the stack of a worker.
         let result = Box::pin(async $action).await;
-        Outcome { written: storage.take_written(), result, log: log.text() }
+        let written = storage.take_written();
+        let log = diagnosis::masked(&log.text(), written.last());
+        Outcome { written, result, log }
     }};
 }
 

@@ -51,6 +51,14 @@ pub(crate) async fn explain(
     weir_base::error::truncate(text.trim_end(), TEXT_BYTES_MAX)
 }
 
+/// A text of others without values of the Secrets of a record and what looks like a credential.
+pub(crate) fn masked(text: &str, record: Option<&Record>) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    mask(text, &record.map(secrets).unwrap_or_default())
+}
+
 async fn look(cluster: &dyn WriteCluster, record: &Record, checks: &CustomChecks, now: Timestamp) -> String {
     let mut text = String::new();
     let failed_hooks = record.hooks.iter().filter(|hook| hook.last_run.phase == "Failed");
