@@ -220,7 +220,7 @@ async fn s3_says_what_is_wrong() {
     let error = s3(&address, "fleet", Some("wr0ng")).exists().await.unwrap_err().to_string();
     assert_eq!(error, format!("HEAD http://{address}/fleet/: Access Denied."));
     let error = s3(&address, "fleet", Some("wr0ng")).index("", None).await.unwrap_err().to_string();
-    assert!(error.contains("signature"), "{error}");
+    assert!(error.contains("SignatureDoesNotMatch"), "{error}");
     assert!(!error.contains("wr0ng"));
     assert!(s3(&address, "fleet", None).exists().await.is_err(), "anonymous");
 }

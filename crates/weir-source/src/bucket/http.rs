@@ -85,7 +85,9 @@ impl Answer {
 
     /// The refusal this answer is, with the code and the message its body has.
     pub(super) fn refusal(self, method: Method, code: String, message: &str) -> BucketError {
-        let what = if message.is_empty() {
+        let what = if message.is_empty() && !code.is_empty() {
+            code.clone()
+        } else if message.is_empty() {
             format!("unexpected status code {}", self.status)
         } else {
             weir_base::error::truncate(message.trim(), 512)
