@@ -212,9 +212,10 @@ impl Runtime {
             Recorder::with_queues(self.metrics.clone(), Arc::clone(&self.clock), receiver.is_some());
         let (name, host) = (self.settings.name.clone(), self.settings.host.clone());
         for queue in queues.kubernetes {
+            // Instances that do not lead have something to tell, too, if they serve.
             self.senders.push(Box::pin(send_to_kubernetes(
                 queue,
-                self.client.clone(),
+                self.standby_client.clone(),
                 name.clone(),
                 host.clone(),
                 self.metrics.clone(),
