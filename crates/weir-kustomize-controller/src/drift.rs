@@ -68,6 +68,17 @@ struct Connection {
     kustomizations: Store<Kustomization>,
 }
 
+/// What need not be looked at.
+#[derive(Debug)]
+pub struct Untouched {
+    /// The objects that are as they were when everything was compared.
+    pub objects: HashSet<Identity>,
+    /// Those of them that were ready and have not changed since, in their versions.
+    pub healthy: Vec<(ObjectRef, String)>,
+    /// When everything was compared.
+    pub since: Instant,
+}
+
 /// Watches the managed kinds and has Kustomizations run whose objects were changed.
 pub struct DriftWatch {
     cluster: Arc<KubernetesCluster>,
@@ -123,15 +134,29 @@ impl DriftWatch {
         self.tracker.lock().still_healthy(&ObjectKey::of(object), versions(healthy));
     }
 
-    /// The objects nobody has touched since all of them were compared, and when that was; nothing if all have to be
-    /// compared. To be asked before [`DriftWatch::begin`].
-    pub fn untouched(&self, object: &Kustomization, key: &str) -> Option<(HashSet<Identity>, Instant)> {
+    /// What need not be looked at because nobody has touched it since everything was compared; `None` if all has to
+    /// be compared. To be asked before [`DriftWatch::begin`].
+    pub fn untouched(&self, object: &Kustomization, key: &str) -> Option<Untouched> {
         let watched = self.watched.lock().clone();
         let is_watched = |group: &str, kind: &str| {
             watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
         };
         let owner = ObjectKey::of(object);
-        self.tracker.lock().untouched(&owner, key, self.full_check_interval, Instant::now(), is_watched)
+        let untouched = self.tracker.lock().untouched(
+            &owner,
+            key,
+            self.full_check_interval,
+            Instant::now(),
+            is_watched,
+        )?;
+        let healthy = untouched.healthy.into_iter();
+        Some(Untouched {
+            objects: untouched.objects,
+            healthy: healthy
+                .filter_map(|healthy| Some((healthy.object, healthy.version?.to_string())))
+                .collect(),
+            since: untouched.since,
+        })
     }
 
     /// The objects whose health has to be looked at, because they changed since they were ready; `None` if

@@ -34,7 +34,7 @@ use crate::cache::{self, BuildKey, Builds, Kept};
 use crate::clusters::Clusters;
 use crate::decide::{self, GROUP, go};
 use crate::decrypt;
-use crate::drift::DriftWatch;
+use crate::drift::{DriftWatch, Untouched};
 use crate::error::{Cause, Error, Facts};
 use crate::finalize;
 use crate::keyring::Keyring;
@@ -260,11 +260,15 @@ impl KustomizationReconciler {
         let untouched = watched
             .filter(|_| !steps.are_shown())
             .and_then(|drift| drift.untouched(object, settled_key.as_ref()?));
-        let (untouched, compared_at) = untouched.unwrap_or_else(|| (HashSet::new(), Instant::now()));
+        let untouched = untouched.unwrap_or_else(|| Untouched {
+            objects: HashSet::new(),
+            healthy: Vec::new(),
+            since: Instant::now(),
+        });
         let mut drift = watched.map(|drift| drift.begin(object));
         let mut run = Application {
             cluster: &*cluster,
-            options: ApplyOptions { untouched, ..self.apply_options(object)? },
+            options: ApplyOptions { untouched: untouched.objects, ..self.apply_options(object)? },
             object,
             inventory: job.inventory.clone(),
             applied: Applied::default(),
@@ -303,12 +307,19 @@ impl KustomizationReconciler {
             Ok(targets) => targets,
             Err(message) => return Err(Self::unhealthy(steps, Instant::now(), message)),
         };
-        let check = self.check_health(steps, object, job, &*cluster, targets, has_changes);
-        let healthy = Box::pin(check).await?;
+        let mut healthy = untouched.healthy;
+        let is_known = |target: &Target| healthy.iter().any(|(object, _)| *object == target.object);
+        let (known, targets): (Vec<Target>, Vec<Target>) = targets.into_iter().partition(is_known);
+        healthy.retain(|(object, _)| known.iter().any(|target| target.object == *object));
+        // Without targets there is nothing to be healthy; with known ones alone nothing has changed.
+        if !targets.is_empty() || known.is_empty() {
+            let check = self.check_health(steps, object, job, &*cluster, targets, has_changes);
+            healthy.extend(Box::pin(check).await?);
+        }
         if let (Some(drift), Some(key)) = (&self.drift, settled_key)
             && !built.reads_remote
         {
-            drift.settle(object, key, healthy, compared_at);
+            drift.settle(object, key, healthy, untouched.since);
         }
         Ok(changed)
     }

@@ -60,6 +60,17 @@ pub(super) struct Healthy {
     pub(super) version: Option<u64>,
 }
 
+/// What need not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Untouched {
+    /// The objects that are as they were.
+    pub(super) objects: HashSet<Identity>,
+    /// Those of them that were ready, and have not changed at all since.
+    pub(super) healthy: Vec<Healthy>,
+    /// When everything was compared.
+    pub(super) since: Instant,
+}
+
 /// Compares what watches see with what was applied.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
@@ -134,8 +145,8 @@ impl Tracker {
         Some(settled.targets.iter().filter(changed).map(|target| target.object.clone()).collect())
     }
 
-    /// The objects of an owner that nobody has touched since all of them were compared, and when that was; empty under
-    /// the conditions under which [`Tracker::settled`] gives nothing, but for drift.
+    /// What of an owner need not be looked at, because nobody has touched it since everything was compared; `None`
+    /// under the conditions under which [`Tracker::settled`] gives nothing, but for drift.
     pub(super) fn untouched(
         &self,
         owner: &ObjectKey,
@@ -143,7 +154,7 @@ impl Tracker {
         age_max: Duration,
         now: Instant,
         is_watched: impl Fn(&str, &str) -> bool,
-    ) -> Option<(HashSet<Identity>, Instant)> {
+    ) -> Option<Untouched> {
         let settled = self.settled.get(owner)?;
         if settled.key != key || now.duration_since(settled.at) >= age_max {
             return None;
@@ -155,7 +166,15 @@ impl Tracker {
                     .get(*identity)
                     .is_some_and(|tracked| tracked.owner == *owner && !tracked.marked)
         };
-        Some((self.owned.get(owner)?.iter().filter(is_untouched).cloned().collect(), settled.at))
+        let objects: HashSet<Identity> =
+            self.owned.get(owner)?.iter().filter(is_untouched).cloned().collect();
+        let is_healthy = |target: &&Healthy| {
+            let identity = identity(&target.object);
+            let tracked = self.objects.get(&identity).filter(|_| objects.contains(&identity));
+            target.version.is_some() && tracked.is_some_and(|tracked| tracked.version == target.version)
+        };
+        let healthy = settled.targets.iter().filter(is_healthy).cloned().collect();
+        Some(Untouched { objects, healthy, since: settled.at })
     }
 
     /// An owner waits until a kind of this API group is defined.
@@ -292,10 +311,17 @@ mod tests {
         tracker.record(&owner(), [(config("a"), seen(1, 1)), (config("b"), seen(1, 2))], [], true);
         tracker.end(&owner(), now);
         assert_eq!(tracker.untouched(&owner(), "k", hour, now, |_, _| true), None, "not settled yet");
-        tracker.settle(&owner(), "k".into(), Vec::new(), now);
+        let healthy = |name: &str, version: u64| Healthy {
+            object: ObjectRef::core("ConfigMap", "n", name),
+            version: Some(version),
+        };
+        let both = vec![healthy("a", 1), healthy("b", 2)];
+        tracker.settle(&owner(), "k".into(), both, now);
         assert!(tracker.see(&config("a"), seen(2, 3), now).is_some());
+        let untouched = tracker.untouched(&owner(), "k", hour, now, |_, _| true).unwrap();
+        assert_eq!(untouched.healthy, [healthy("b", 2)]);
         let untouched = |tracker: &Tracker, key: &str, watched: bool| {
-            tracker.untouched(&owner(), key, hour, now, |_, _| watched).map(|(untouched, _)| untouched)
+            tracker.untouched(&owner(), key, hour, now, |_, _| watched).map(|untouched| untouched.objects)
         };
         assert_eq!(untouched(&tracker, "k", true), Some(HashSet::from([config("b")])));
         assert_eq!(untouched(&tracker, "k", false), Some(HashSet::new()));
