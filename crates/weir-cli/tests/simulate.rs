@@ -101,7 +101,7 @@ fn a_broken_fleet_says_what_is_broken_and_what_changed() {
     };
     let is = |verdict: &str, diagnosis: &str| (verdict.to_owned(), diagnosis.to_owned());
     assert_eq!(found("good"), is("ready", ""));
-    assert_eq!(found("typo"), is("failed", "the build fails"));
+    assert_eq!(found("typo"), is("failed", "its path does not exist"));
     assert_eq!(found("one"), is("waiting", "waits for Kustomization/flux-system/two"));
     assert_eq!(found("lost"), is("waiting", "needs Kustomization/flux-system/nobody, which does not exist"));
     assert_eq!(found("foreign"), is("failed", "no definition of Thing (example.com/v1)"));

@@ -155,6 +155,9 @@ pub(crate) fn patched(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    if !kind.namespaced {
+        meta::set_or_remove(&mut object, "namespace", None);
+    }
     let name = meta::text(&object, "name");
     if !name.is_empty() && name != call.target.name {
         return Err(ApiError::bad_request(format!(

@@ -489,6 +489,8 @@ impl Inner {
                 ));
             }
             meta::set(config, "namespace", json!(call.target.namespace));
+        } else {
+            meta::set_or_remove(config, "namespace", None);
         }
         let mistakes = check::check(config, kind.schema());
         if mistakes.is_empty() {

@@ -369,3 +369,17 @@ async fn definitions_can_be_applied() {
     assert_eq!(schema["level"]["enum"], json!(["info", "error"]));
     assert_eq!(schema["list"]["default"], json!([]));
 }
+
+#[tokio::test]
+async fn what_has_no_namespace_loses_one() {
+    let cluster = cluster();
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/a";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "a", "namespace": "default"}, "rules": [],
+    });
+    let (code, made) = apply(&cluster, path, "m", role.clone()).await;
+    assert_eq!((code, made["metadata"].get("namespace")), (201, None), "{made}");
+    let (code, again) = apply(&cluster, path, "m", role).await;
+    assert_eq!((code, &again), (200, &made));
+}

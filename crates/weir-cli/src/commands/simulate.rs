@@ -259,11 +259,10 @@ impl World<'_> {
                 settled = until_quiet(&client, started, self.deadline) => settled,
                 failure = controllers.failure() => Err(failure.into()),
                 // What becomes due in the cluster: pods that get ready, jobs that end.
-                () = cluster.run_due() => Ok(false),
+                () = cluster.run_due() => Ok((false, Vec::new())),
             }
         };
-        let settled = waited.await?;
-        let objects = local::objects(&client).await?;
+        let (settled, objects) = waited.await?;
         controllers.stop().await;
         let mut report = Report::new(&objects);
         report.took = started.elapsed();
@@ -279,30 +278,74 @@ impl World<'_> {
     }
 }
 
-/// Waits until everything is ready, or nothing moves any more; `false` when the time is up before.
-async fn until_quiet(client: &Client, started: Instant, deadline: Duration) -> Result<bool, Error> {
+/// Waits until everything is ready, or nothing moves any more; `false` when the time is up before. Gives the objects as
+/// they are then.
+async fn until_quiet(
+    client: &Client,
+    started: Instant,
+    deadline: Duration,
+) -> Result<(bool, Vec<Value>), Error> {
     let mut looks = tokio::time::interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = String::new();
     let mut since = Instant::now();
+    let mut failures = Failures::default();
     loop {
         looks.tick().await;
-        let objects = local::objects(client).await?;
+        let mut objects = local::objects(client).await?;
+        failures.remember(&mut objects);
         let report = Report::new(&objects);
         if report.rows.iter().all(|row| row.verdict == report::Verdict::Ready)
             && report.rows.iter().any(|row| row.id.starts_with("Kustomization/"))
         {
-            return Ok(true);
+            return Ok((true, objects));
         }
         let state: String = objects.iter().map(standing).collect();
         if state != last {
             last = state;
             since = Instant::now();
         } else if since.elapsed() >= QUIET && !objects.iter().any(is_at_work) {
-            return Ok(true);
+            return Ok((true, objects));
         }
         if started.elapsed() >= deadline {
-            return Ok(false);
+            return Ok((false, objects));
+        }
+    }
+}
+
+/// How objects failed: one that failed and is tried again, unchanged, has failed until it becomes ready.
+#[derive(Default)]
+struct Failures(BTreeMap<String, (Value, Value)>);
+
+impl Failures {
+    /// Takes note of failures, and shows them in place of another try.
+    fn remember(&mut self, objects: &mut [Value]) {
+        for object in objects {
+            let id =
+                format!("{}/{}/{}", view::text(object, "/kind"), view::namespace(object), view::name(object));
+            let attempt = serde_json::json!([
+                object["metadata"]["generation"],
+                object["status"]["lastAttemptedRevision"],
+                object["spec"]
+            ]);
+            let ready = view::condition(object, "Ready").cloned().unwrap_or_default();
+            match view::text(&ready, "/status") {
+                "False" if view::text(&ready, "/reason") != "DependencyNotReady" => {
+                    self.0.insert(id, (attempt, ready));
+                }
+                "Unknown" => {
+                    let Some((_, known)) = self.0.get(&id).filter(|(known, _)| *known == attempt) else {
+                        continue;
+                    };
+                    let conditions = object["status"]["conditions"].as_array_mut();
+                    for condition in conditions.into_iter().flatten() {
+                        if condition["type"] == "Ready" {
+                            condition.clone_from(known);
+                        }
+                    }
+                }
+                _ => _ = self.0.remove(&id),
+            }
         }
     }
 }
@@ -390,6 +433,28 @@ mod tests {
             error.to_string(),
             "the fleet has several clusters (./clusters/a, ./clusters/b); name one with --path"
         );
+    }
+
+    #[test]
+    fn another_try_of_what_failed_is_still_a_failure() {
+        let object = |status: &str, generation: i64| {
+            json!({
+                "kind": "Kustomization", "metadata": {"name": "a", "generation": generation},
+                "status": {"conditions": [{"type": "Ready", "status": status, "reason": "HealthCheckFailed"}]}
+            })
+        };
+        let mut failures = Failures::default();
+        let mut look = |status: &str, generation: i64| {
+            let mut objects = [object(status, generation)];
+            failures.remember(&mut objects);
+            objects[0]["status"]["conditions"][0]["status"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(look("Unknown", 1), "Unknown");
+        assert_eq!(look("False", 1), "False");
+        assert_eq!(look("Unknown", 1), "False");
+        assert_eq!(look("Unknown", 2), "Unknown", "a change is a new attempt");
+        assert_eq!(look("True", 2), "True");
+        assert_eq!(look("Unknown", 2), "Unknown");
     }
 
     #[test]

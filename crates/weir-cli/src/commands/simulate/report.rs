@@ -241,6 +241,8 @@ fn explain(rows: &mut [Row]) {
             "needs what is not fetched offline".to_owned()
         } else if let Some(kind) = missing_kinds(&row.message).first() {
             format!("no definition of {kind}")
+        } else if row.message.contains("kustomization path not found") {
+            "its path does not exist".to_owned()
         } else if let Some(absent) = absent {
             format!("needs {absent}, which does not exist")
         } else {
@@ -405,7 +407,7 @@ pub(crate) mod tests {
                     Verdict::Waiting,
                     "needs Kustomization/n/nobody, which does not exist"
                 ),
-                ("Kustomization/n/typo", Verdict::Failed, "the build fails"),
+                ("Kustomization/n/typo", Verdict::Failed, "its path does not exist"),
             ]
         );
         assert_eq!(report.missing_kinds.iter().collect::<Vec<_>>(), ["Certificate (cert-manager.io/v1)"]);
