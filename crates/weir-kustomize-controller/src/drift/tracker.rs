@@ -14,6 +14,8 @@ const FIGHT_DELAY_MIN: Duration = Duration::from_secs(1);
 const FIGHT_DELAY_MAX: Duration = Duration::from_mins(10);
 /// Drift that comes back after this long is no fight.
 const FIGHT_OVER_AFTER: Duration = Duration::from_mins(1);
+/// Of how many objects that nobody has recorded it is remembered what was seen.
+const UNCLAIMED_MAX: usize = 10_000;
 /// From how many rounds on people are told.
 pub(super) const FIGHT_TOLD_FROM: u32 = 3;
 
@@ -78,6 +80,9 @@ pub(super) struct Tracker {
     owned: HashMap<ObjectKey, HashSet<Identity>>,
     /// Owners that are being applied, and what was seen of their objects meanwhile.
     running: HashMap<ObjectKey, HashMap<Identity, Seen>>,
+    /// What was seen, while somebody was applied, of objects that nobody has recorded: perhaps one of them is applied
+    /// for the first time, or changes hands.
+    unclaimed: HashMap<Identity, Seen>,
     fights: HashMap<Identity, Fight>,
     settled: HashMap<ObjectKey, Settled>,
     /// Owners that wait for a definition, by its API group.
@@ -200,6 +205,11 @@ impl Tracker {
             listed.insert(identity.clone());
             let Some(fingerprint) = seen.fingerprint else { continue };
             let tracked = Tracked { owner: owner.clone(), fingerprint, version: seen.version, marked: false };
+            if let (Some(missed), Some(pending)) =
+                (self.unclaimed.remove(&identity), self.running.get_mut(owner))
+            {
+                pending.entry(identity.clone()).or_insert(missed);
+            }
             self.objects.insert(identity, tracked);
         }
         let owned = self.owned.entry(owner.clone()).or_default();
@@ -219,6 +229,9 @@ impl Tracker {
     /// The run is over: looks at what was seen meanwhile.
     pub(super) fn end(&mut self, owner: &ObjectKey, now: Instant) -> Option<Drifted> {
         let pending = self.running.remove(owner)?;
+        if self.running.is_empty() {
+            self.unclaimed.clear();
+        }
         let mut drifted = None;
         for (identity, seen) in pending {
             drifted = drifted.or_else(|| self.see(&identity, seen, now));
@@ -228,7 +241,12 @@ impl Tracker {
 
     /// Takes in what a watch saw.
     pub(super) fn see(&mut self, identity: &Identity, seen: Seen, now: Instant) -> Option<Drifted> {
-        let tracked = self.objects.get_mut(identity)?;
+        let Some(tracked) = self.objects.get_mut(identity) else {
+            if !self.running.is_empty() && self.unclaimed.len() < UNCLAIMED_MAX {
+                self.unclaimed.insert(identity.clone(), seen);
+            }
+            return None;
+        };
         if let Some(pending) = self.running.get_mut(&tracked.owner) {
             pending.insert(identity.clone(), seen);
             return None;
@@ -392,6 +410,20 @@ mod tests {
         tracker.record(&owner(), [(config("b"), seen(5, 20))], [], true);
         check(&mut tracker, "a", gone(21), false);
         assert_eq!(tracker.end(&owner(), Instant::now()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_changes_hands_is_missed_by_its_new_owner() {
+        let other = ObjectKey::new("flux-system", "other");
+        let mut tracker = recorded();
+        tracker.begin(&owner());
+        tracker.begin(&other);
+        // The other one has applied the object when the first one, which no longer wants it, deletes it.
+        tracker.record(&owner(), [], [], true);
+        check(&mut tracker, "a", gone(21), false);
+        tracker.record(&other, [(config("a"), seen(1, 20))], [], true);
+        assert_eq!(tracker.end(&owner(), Instant::now()), None);
+        assert_eq!(tracker.end(&other, Instant::now()).unwrap().owner, other);
     }
 
     #[tokio::test(start_paused = true)]
