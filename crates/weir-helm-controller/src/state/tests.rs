@@ -60,12 +60,16 @@ fn states_of_a_known_release() {
         (Status::Failed, Ok(State::Failed("release is in a failed state"))),
         (Status::Uninstalled, Ok(State::Absent("found uninstalled release in storage"))),
         (Status::Superseded, Err(UnknownState("superseded"))),
-        (Status::Uninstalling, Err(UnknownState("uninstalling"))),
+        // One that this controller began to uninstall, and did not come to the end of it.
+        (Status::Uninstalling, Ok(State::Locked("uninstalling"))),
     ] {
         let record = record(1, status);
         assert_eq!(state(&knowing(&json!({}), &record), Some(&record)), expected);
     }
     let known = knowing(&json!({}), &record(1, Status::Deployed));
+    // Somebody else uninstalls it.
+    let going = record(1, Status::Uninstalling);
+    assert_eq!(state(&known, Some(&going)), Err(UnknownState("uninstalling")));
     let touched = Record { manifest: "changed by hand".to_owned(), ..record(1, Status::Deployed) };
     assert!(matches!(state(&known, Some(&touched)), Ok(State::Unmanaged(_))));
     assert!(matches!(state(&known, Some(&record(2, Status::Deployed))), Ok(State::Unmanaged(_))));
