@@ -14,6 +14,7 @@
 pub mod alert;
 pub mod events;
 pub mod filters;
+mod finalizers;
 pub mod provider;
 pub mod receiver;
 pub mod server;

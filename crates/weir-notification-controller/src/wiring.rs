@@ -14,6 +14,7 @@ use crate::receiver::ReceiverReconciler;
 use crate::server::{self, Handler, HttpMetrics, Limits};
 use crate::settings::{Flags, Settings};
 use crate::webhook::WebhookServer;
+use crate::{alert, finalizers, provider};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -39,7 +40,7 @@ pub async fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError
         providers: runtime.watch_primary(),
         alerts: runtime.watch_primary(),
     };
-    let events = EventServer::new(runtime, &settings, &stores);
+    let events = EventServer::new(runtime, &settings, &stores)?;
     let metrics =
         HttpMetrics::new("gotk_event_http", "/", settings.export_http_path_metrics, &runtime.metrics());
     serve(runtime, "event server", &settings.events_addr, events, metrics).await?;
@@ -61,10 +62,27 @@ pub async fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError
     serve(runtime, "receiver server", &settings.receiver_addr, webhooks, metrics).await?;
     let reconciler = ReceiverReconciler { client: runtime.client() };
     let handle = runtime.controller(&stores.receivers, reconciler, |_| {});
+    keep_finalizers(runtime, &stores);
     if !settings.gates.enabled("DisableConfigWatchers") {
         follow_secrets(runtime, &stores.receivers, &handle);
     }
     Ok(())
+}
+
+/// Providers have the finalizer, Alerts no longer do.
+fn keep_finalizers(runtime: &mut Runtime, stores: &Stores) {
+    let (client, stop, recorder) = (runtime.client(), runtime.stop(), runtime.recorder());
+    let providers = stores.providers.clone();
+    let (provider_client, provider_stop) = (client.clone(), stop.clone());
+    runtime.while_leading(finalizers::keep(
+        provider_client,
+        providers,
+        provider::finalizer,
+        |_| {},
+        provider_stop,
+    ));
+    let migrated = move |alert: &Alert| alert::migrated(&recorder, alert);
+    runtime.while_leading(finalizers::keep(client, stores.alerts.clone(), alert::finalizer, migrated, stop));
 }
 
 /// Receivers run when their Secret changes or goes.

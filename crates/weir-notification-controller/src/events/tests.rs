@@ -1,205 +1,312 @@
+use axum::Router;
+use axum::body::Bytes as Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use kube::api::{Api, PostParams};
+use kube::Client;
+use kube::api::{Api, ListParams, PostParams};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
-use weir_runtime::flags;
+use weir_api::notification::Provider;
+use weir_runtime::{FeatureGates, ObjectKey};
 use weir_testcluster::TestCluster;
 
 use super::*;
-use crate::settings::{Flags, PROGRAM};
+use crate::settings::PROGRAM;
+
+type Seen = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
 
 struct World {
-    server: EventServer,
+    client: Client,
     stores: Stores,
-    address: String,
-    delivered: mpsc::UnboundedReceiver<Value>,
-    _cluster: TestCluster,
+    server: EventServer,
+    base: String,
+    seen: Seen,
+    /// Runs what the runtime was given: the senders of Kubernetes events.
+    _running: tokio::task::JoinHandle<()>,
+}
+
+fn settings(strict: bool, gates: &str) -> Settings {
+    let gates: Vec<String> = if gates.is_empty() { Vec::new() } else { vec![gates.to_owned()] };
+    Settings {
+        events_addr: String::new(),
+        receiver_addr: String::new(),
+        rate_limit_interval: Duration::from_mins(5),
+        export_http_path_metrics: false,
+        no_cross_namespace_refs: strict,
+        default_service_account: String::new(),
+        token_cache_max_size: 10,
+        token_cache_max_duration: Duration::from_hours(1),
+        gates: FeatureGates::parse(PROGRAM.feature_gates, &gates).unwrap(),
+    }
 }
 
 impl World {
-    async fn start(arguments: &[&str]) -> Self {
+    async fn start(strict: bool) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let cluster = TestCluster::default();
-        let client = kube::Client::new(cluster.service(), "default");
-        let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), "default");
-        let secret = json!({"metadata": {"name": "hook"}, "stringData": {"headers": "X-Team: ops"}});
-        secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let (sender, delivered) = mpsc::unbounded_channel();
-        tokio::spawn(crate::server::serve(
-            listener,
-            Arc::new(Service(sender)),
-            crate::server::Limits::default(),
-            crate::server::HttpMetrics::new("test", "/", false, &weir_runtime::Metrics::new()),
-            tokio_util::sync::CancellationToken::new(),
-        ));
-        let arguments = std::iter::once("notification-controller").chain(arguments.iter().copied());
-        let flags: Flags = flags::try_parse(&PROGRAM, arguments).unwrap();
-        let settings = weir_runtime::Settings::new(&PROGRAM, &flags.common).unwrap();
-        let own = Settings::new(&flags, settings.gates.clone()).unwrap();
-        let mut runtime = Runtime::new(settings, client);
+        let client = Client::new(cluster.service(), "default");
+        let seen = Seen::default();
+        let sink = Arc::clone(&seen);
+        let handler = move |uri: http::Uri, headers: HeaderMap, body: Body| {
+            let sink = Arc::clone(&sink);
+            async move {
+                sink.lock().push((
+                    uri.path().to_owned(),
+                    headers,
+                    serde_json::from_slice(&body).unwrap_or_default(),
+                ));
+                if uri.path() == "/refuses" { http::StatusCode::FORBIDDEN } else { http::StatusCode::OK }
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await.unwrap() });
+        let flags: crate::settings::Flags =
+            weir_runtime::flags::try_parse(&PROGRAM, ["notification-controller"]).unwrap();
+        let runtime_settings = weir_runtime::Settings::new(&PROGRAM, &flags.common).unwrap();
+        let mut runtime = Runtime::new(runtime_settings, client.clone()).with_events();
         let stores = Stores {
             receivers: weir_runtime::Store::default(),
             providers: weir_runtime::Store::default(),
             alerts: weir_runtime::Store::default(),
         };
-        let server = EventServer::new(&mut runtime, &own, &stores).unwrap();
-        let world = Self { server, stores, address, delivered, _cluster: cluster };
-        world.put(&[("hook", json!({"type": "generic"}))], &[("all", "hook", json!({}))]);
-        world
+        let server = EventServer::new(&mut runtime, &settings(strict, ""), &stores).unwrap();
+        let running = tokio::spawn(async move {
+            let _ = runtime.run().await;
+        });
+        stores.alerts.replace(Vec::new());
+        stores.providers.replace(Vec::new());
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+        for name in ["apps", "other"] {
+            let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        }
+        Self { client, stores, server, base, seen, _running: running }
     }
 
-    /// Providers at the address of the service, and Alerts for all Kustomizations.
-    fn put(&self, providers: &[(&str, Value)], alerts: &[(&str, &str, Value)]) {
-        let object = |kind: &str, name: &str, spec: Value| {
-            json!({
-                "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": kind,
-                "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-1-2")}, "spec": spec,
-            })
-        };
-        let merged = |mut spec: Value, more: &Value| {
-            for (key, value) in more.as_object().unwrap() {
-                spec[key] = value.clone();
-            }
-            spec
-        };
-        let providers = providers.iter().map(|(name, spec)| {
-            let spec = merged(json!({"address": format!("{}/{name}", self.address)}), spec);
-            serde_json::from_value(object("Provider", name, spec)).unwrap()
+    fn alert(&self, name: &str, namespace: &str, spec: &Value) {
+        let mut full = json!({"providerRef": {"name": name}, "eventSources": [{"kind": "Kustomization", "name": "*", "namespace": "apps"}]});
+        for (key, value) in spec.as_object().unwrap() {
+            full[key] = value.clone();
+        }
+        let alert = json!({
+            "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Alert",
+            "metadata": {"name": name, "namespace": namespace, "uid": format!("alert-{name}"), "resourceVersion": "1"}, "spec": full,
         });
-        self.stores.providers.replace(providers.collect());
-        let alerts = alerts.iter().map(|(name, provider, spec)| {
-            let all = json!({"providerRef": {"name": provider}, "eventSources": [{"kind": "Kustomization", "name": "*"}]});
-            serde_json::from_value(object("Alert", name, merged(all, spec))).unwrap()
-        });
-        self.stores.alerts.replace(alerts.collect());
+        self.stores.alerts.apply(serde_json::from_value(alert).unwrap());
     }
 
-    async fn post(&self, body: &str) -> Answer {
-        let body = Bytes::from(body.to_owned());
-        let request =
-            Request { method: Method::POST, target: "/".to_owned(), headers: HeaderMap::new(), body };
+    fn provider(&self, name: &str, namespace: &str, spec: &Value) {
+        let provider: Provider = serde_json::from_value(json!({
+            "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
+            "metadata": {"name": name, "namespace": namespace, "uid": "0c9c2e41-0000", "resourceVersion": "1"}, "spec": spec,
+        }))
+        .unwrap();
+        self.stores.providers.apply(provider);
+    }
+
+    /// A generic provider and an Alert for it.
+    fn generic(&self, name: &str, alert: &Value) {
+        self.provider(name, "apps", &json!({"type": "generic", "address": format!("{}/{name}", self.base)}));
+        self.alert(name, "apps", alert);
+    }
+
+    async fn post(&self, body: &Value) -> Answer {
+        self.post_bytes(body.to_string().into_bytes()).await
+    }
+
+    async fn post_bytes(&self, body: Vec<u8>) -> Answer {
+        let request = Request {
+            method: Method::POST,
+            target: "/".to_owned(),
+            headers: HeaderMap::new(),
+            body: Bytes::from(body),
+        };
         self.server.handle(request).await
     }
 
-    async fn post_event(&self, message: &str, metadata: Value) -> u16 {
-        let event = json!({
-            "involvedObject": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "namespace": "default", "name": "apps", "uid": "1"},
-            "severity": "info", "timestamp": "2026-01-01T00:00:00Z", "message": message, "reason": "Progressing",
-            "metadata": metadata, "reportingController": "kustomize-controller",
-        });
-        self.post(&event.to_string()).await.status.as_u16()
+    /// What arrived, by path, when all deliveries have ended.
+    async fn delivered(&self) -> Vec<String> {
+        self.server.inner.dispatcher.settled().await;
+        let mut paths: Vec<String> = self.seen.lock().iter().map(|(path, _, _)| path.clone()).collect();
+        paths.sort();
+        paths
     }
 
-    async fn next(&mut self) -> Value {
-        self.delivered.recv().await.unwrap()
+    /// Kubernetes events, once there are as many as expected.
+    async fn told(&self, count: usize) -> Vec<String> {
+        timeout(Duration::from_mins(1), self.told_in_time(count)).await.unwrap()
     }
-}
 
-/// A service that takes everything but what is posted to `/dead`, which it never answers.
-struct Service(mpsc::UnboundedSender<Value>);
-
-impl Handler for Service {
-    async fn handle(&self, request: Request) -> Answer {
-        if request.target == "/dead" {
-            std::future::pending::<()>().await;
+    async fn told_in_time(&self, count: usize) -> Vec<String> {
+        let api: Api<k8s_openapi::api::core::v1::Event> = Api::all(self.client.clone());
+        loop {
+            let list = api.list(&ListParams::default()).await.unwrap();
+            if list.items.len() >= count {
+                let text = |event: &k8s_openapi::api::core::v1::Event| {
+                    format!(
+                        "{} {} {}: {}",
+                        event.type_.clone().unwrap_or_default(),
+                        event.involved_object.name.clone().unwrap_or_default(),
+                        event.reason.clone().unwrap_or_default(),
+                        event.message.clone().unwrap_or_default()
+                    )
+                };
+                let mut told: Vec<String> = list.items.iter().map(text).collect();
+                told.sort();
+                return told;
+            }
+            tokio::task::yield_now().await;
         }
-        let body: Value = serde_json::from_slice(&request.body).unwrap();
-        let team = request.headers.get("x-team").map(|value| value.to_str().unwrap().to_owned());
-        self.0.send(json!({"path": request.target, "team": team, "body": body})).unwrap();
-        Answer::status(StatusCode::OK)
     }
 }
 
+fn event(message: &str) -> Value {
+    json!({
+        "involvedObject": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "namespace": "apps", "name": "web", "uid": "1"},
+        "severity": "info", "timestamp": "2026-01-01T10:00:00Z", "message": message, "reason": "ReconciliationSucceeded",
+        "metadata": {"kustomize.toolkit.fluxcd.io/revision": "main@sha1:5394cb7f48332b2de7c17dd8b8384bbc84b7e738", "kustomize.toolkit.fluxcd.io/token": "t", "foreign.io/x": "y"},
+        "reportingController": "kustomize-controller",
+    })
+}
+
+fn with(mut event: Value, key: &str, value: &str) -> Value {
+    event["metadata"][key] = json!(value);
+    event
+}
+
 #[tokio::test]
-async fn an_event_is_delivered_once_with_combined_metadata() {
-    let mut world = World::start(&[]).await;
-    let cluster = json!({"eventMetadata": {"cluster": "prod"}});
-    let provider = json!({"type": "generic", "secretRef": {"name": "hook"}});
-    world.put(&[("hook", provider)], &[("all", "hook", cluster)]);
-    let metadata = json!({
-        "kustomize.toolkit.fluxcd.io/revision": "main@sha1:1", "kustomize.toolkit.fluxcd.io/token": "t",
-        "kustomize.toolkit.fluxcd.io/digest": "sha256:1", "event.toolkit.fluxcd.io/team": "web", "other/key": "x",
-    });
-    assert_eq!(world.post_event("applied", metadata.clone()).await, 202);
-    let delivered = world.next().await;
-    assert_eq!((&delivered["path"], &delivered["team"]), (&json!("/hook"), &json!("ops")));
-    assert_eq!(
-        delivered["body"]["metadata"],
-        json!({"cluster": "prod", "revision": "main@sha1:1", "team": "web"})
+async fn events_reach_the_providers_of_matching_alerts() {
+    let world = World::start(false).await;
+    world.generic("one", &json!({"eventMetadata": {"cluster": "prod"}}));
+    world.generic("errors", &json!({"eventSeverity": "error"}));
+    world.generic("suspended", &json!({"suspend": true}));
+    let answer = world.post(&event("done")).await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0));
+    assert_eq!(answer.headers["x-ratelimit-limit"], "1");
+    assert!(!answer.headers.contains_key("retry-after"));
+    assert_eq!(world.delivered().await, ["/one"]);
+    let seen = world.seen.lock();
+    let (_, headers, body) = &seen[0];
+    assert_eq!(headers["gotk-component"], "kustomize-controller");
+    let expected =
+        json!({"cluster": "prod", "revision": "main@sha1:5394cb7f48332b2de7c17dd8b8384bbc84b7e738"});
+    assert_eq!(body["metadata"], expected);
+}
+
+#[tokio::test]
+async fn repeated_events_are_held_back_and_say_until_when() {
+    let world = World::start(false).await;
+    world.generic("one", &json!({}));
+    world.post(&event("done")).await;
+    let answer = world.post(&event("done")).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answer.body, "Too Many Requests\n");
+    assert!(answer.headers["retry-after"].to_str().unwrap().ends_with(" UTC"));
+    world.post(&event("done again")).await;
+    assert_eq!(world.delivered().await, ["/one", "/one"]);
+}
+
+#[tokio::test]
+async fn what_is_not_an_event_is_refused() {
+    let world = World::start(false).await;
+    for body in ["", "no json", "[1]", r#"{"message": 1}"#] {
+        assert_eq!(
+            world.post_bytes(body.as_bytes().to_vec()).await.status,
+            StatusCode::BAD_REQUEST,
+            "{body}"
+        );
+    }
+    // Nobody asked for this one, but it is an event.
+    assert_eq!(world.post(&event("done")).await.status, StatusCode::ACCEPTED);
+}
+
+#[tokio::test]
+async fn failures_are_told_on_the_alert_and_delay_no_other() {
+    let world = World::start(false).await;
+    world.generic("refuses", &json!({}));
+    world.generic("works", &json!({}));
+    world.alert("without", "apps", &json!({"providerRef": {"name": "missing"}}));
+    world.provider(
+        "secretless",
+        "apps",
+        &json!({"type": "slack", "address": "http://x", "secretRef": {"name": "gone"}}),
     );
-    assert_eq!(delivered["body"]["involvedObject"]["name"], "apps");
-    assert_eq!(world.post_event("applied", metadata).await, 429);
-    assert_eq!(world.post_event("applied again", json!({})).await, 202);
-    assert_eq!(world.next().await["body"]["message"], "applied again");
-}
-
-#[tokio::test]
-async fn answers_are_those_of_the_reference() {
-    let world = World::start(&[]).await;
-    for body in ["", "{", "[]", "\"text\""] {
-        let answer = world.post(body).await;
-        assert_eq!((answer.status, answer.body.len()), (StatusCode::BAD_REQUEST, 0), "{body}");
-    }
-    let first = world.post("{}").await;
-    assert_eq!((first.status, first.body.len()), (StatusCode::ACCEPTED, 0));
+    world.alert("secretless", "apps", &json!({}));
+    world.provider("wrong", "apps", &json!({"type": "slack", "address": "not a url"}));
+    world.alert("wrong", "apps", &json!({}));
+    world.alert("broken", "apps", &json!({"inclusionList": ["("]}));
+    assert_eq!(world.post(&event("done")).await.status, StatusCode::ACCEPTED);
+    assert_eq!(world.delivered().await, ["/refuses", "/works"]);
     assert_eq!(
-        (&first.headers["x-ratelimit-limit"], &first.headers["x-ratelimit-remaining"]),
-        (&"1".parse().unwrap(), &"0".parse::<HeaderValue>().unwrap())
+        world.told(5).await,
+        [
+            "Warning broken InvalidConfig: failed to compile inclusion regex: (",
+            "Warning refuses NotificationDispatchFailed: failed to send notification for Kustomization/apps/web: postMessage failed: request failed: request failed with status code 403: ",
+            "Warning secretless NotificationDispatchFailed: failed to dispatch notification for Kustomization/apps/web: failed to initialize notifier for provider 'secretless': failed to get secret 'apps/gone': secrets \"gone\" not found",
+            "Warning without NotificationDispatchFailed: failed to dispatch notification for Kustomization/apps/web: failed to read provider: providers.notification.toolkit.fluxcd.io \"missing\" not found",
+            "Warning wrong NotificationDispatchFailed: failed to dispatch notification for Kustomization/apps/web: failed to initialize notifier for provider 'wrong': invalid Slack hook URL: it must be an absolute http or https URL",
+        ]
     );
-    assert!(first.headers["x-ratelimit-reset"].to_str().unwrap().ends_with(" UTC"));
-    assert!(!first.headers.contains_key(RETRY_AFTER));
-    let second = world.post("{}").await;
+}
+
+#[tokio::test]
+async fn other_namespaces_can_be_shut_out() {
+    let world = World::start(true).await;
+    world.provider("far", "other", &json!({"type": "generic", "address": format!("{}/far", world.base)}));
+    world.alert("far", "other", &json!({}));
+    world.generic("near", &json!({}));
+    world.post(&event("done")).await;
+    assert_eq!(world.delivered().await, ["/near"]);
     assert_eq!(
-        (second.status, &second.body[..]),
-        (StatusCode::TOO_MANY_REQUESTS, &b"Too Many Requests\n"[..])
+        world.told(1).await,
+        [
+            "Warning far NotificationDispatchFailed: failed to dispatch notification for Kustomization/apps/web: discarding event, access denied to cross-namespace sources: alert 'other/far' can't process event from 'Kustomization/apps/web', cross-namespace references have been blocked"
+        ]
     );
-    assert!(second.headers.contains_key(RETRY_AFTER));
+}
+
+/// What becomes of an event for a provider of a type.
+async fn dispatched(type_: &str, event: &Value) -> Result<Dispatched, String> {
+    let world = World::start(false).await;
+    world.provider(
+        "p",
+        "apps",
+        &json!({"type": type_, "address": format!("{}/scm/acme/fleet", world.base), "channel": "a/b"}),
+    );
+    world.alert("p", "apps", &json!({}));
+    let mut event: Event = serde_json::from_value(event.clone()).unwrap();
+    event.clean_up();
+    let alert = world.stores.alerts.get(&ObjectKey::new("apps", "p")).unwrap();
+    let outcome = world.server.inner.dispatcher.dispatch(&Arc::new(event), &alert).await;
+    outcome.map_err(|error| error.to_string())
 }
 
 #[tokio::test]
-async fn status_updates_do_not_reach_chats() {
-    let mut world = World::start(&[]).await;
-    let providers = [("chat", json!({"type": "slack"})), ("hook", json!({"type": "generic"}))];
-    world.put(&providers, &[("a", "chat", json!({})), ("b", "hook", json!({}))]);
-    let update = json!({"kustomize.toolkit.fluxcd.io/commit_status": "update"});
-    assert_eq!(world.post_event("finished", update).await, 202);
-    assert_eq!(world.next().await["path"], "/hook");
-    assert_eq!(world.post_event("created", json!({})).await, 202);
-    let mut paths = [world.next().await["path"].clone(), world.next().await["path"].clone()];
-    paths.sort_by_key(ToString::to_string);
-    assert_eq!(paths, [json!("/chat"), json!("/hook")]);
+async fn events_for_commit_statuses_go_to_those_who_want_them() {
+    let update = with(event("m"), "kustomize.toolkit.fluxcd.io/commit_status", "update");
+    assert_eq!(dispatched("slack", &update).await, Ok(Dispatched::Dropped));
+    assert_eq!(dispatched("githubdispatch", &update).await, Ok(Dispatched::Dropped));
+    assert_eq!(dispatched("generic", &update).await, Ok(Dispatched::Queued));
+    let no_token = dispatched("gitlab", &update).await.unwrap_err();
+    assert_eq!(no_token, "failed to initialize notifier for provider 'p': gitlab token cannot be empty");
+    assert_eq!(dispatched("gitlab", &event("m")).await, Ok(Dispatched::NoCommit));
+    let commit =
+        with(event("m"), "event.toolkit.fluxcd.io/commit", "5394cb7f48332b2de7c17dd8b8384bbc84b7e738");
+    assert!(dispatched("gitlab", &commit).await.unwrap_err().ends_with("gitlab token cannot be empty"));
+    let mut error = event("m");
+    error["severity"] = json!("error");
+    assert!(dispatched("gitlab", &error).await.unwrap_err().ends_with("gitlab token cannot be empty"));
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_costs_nobody_else() {
-    let mut world = World::start(&["--no-cross-namespace-refs"]).await;
-    let dead = json!({"type": "generic", "address": format!("{}/dead", world.address)});
-    let providers = [
-        ("dead", dead),
-        ("broken", json!({"type": "generic", "secretRef": {"name": "missing"}})),
-        ("account", json!({"type": "generic", "serviceAccountName": "a"})),
-        ("asleep", json!({"type": "generic", "suspend": true})),
-        ("hook", json!({"type": "generic"})),
-    ];
-    let alerts = [
-        ("a", "dead", json!({})),
-        ("b", "broken", json!({})),
-        ("c", "gone", json!({})),
-        ("d", "account", json!({})),
-        ("e", "asleep", json!({})),
-        ("f", "hook", json!({"exclusionList": ["secret"]})),
-    ];
-    world.put(&providers, &alerts);
-    for number in 0..1200 {
-        assert_eq!(world.post_event(&format!("message {number}"), json!({})).await, 202);
-    }
-    for _ in 0..1200 {
-        assert_eq!(world.next().await["path"], "/hook");
-    }
-    assert_eq!(world.post_event("secret", json!({})).await, 202);
-    assert_eq!(world.post_event("last", json!({})).await, 202);
-    assert_eq!(world.next().await["body"]["message"], "last");
+async fn comments_need_the_number_of_a_request() {
+    assert_eq!(dispatched("giteapullrequestcomment", &event("m")).await, Ok(Dispatched::NoChangeRequest));
+    let numbered = with(event("m"), "event.toolkit.fluxcd.io/change_request", "7");
+    assert!(
+        dispatched("giteapullrequestcomment", &numbered)
+            .await
+            .unwrap_err()
+            .ends_with("gitea token cannot be empty")
+    );
 }
