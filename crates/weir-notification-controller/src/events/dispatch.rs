@@ -444,10 +444,10 @@ impl ServiceAccounts for Accounts {
             expiration_seconds: Some(ACCOUNT_TOKEN_SECONDS),
             ..TokenRequestSpec::default()
         };
-        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let created = api.create_token_request(name, &PostParams::default(), &request).await;
         let created = created.map_err(|error| api_message(&error))?;
-        let token = created.status.map(|status| status.token).filter(|token| !token.is_empty());
+        let token = created.status.and_then(|status| status.token).filter(|token| !token.is_empty());
         token.map(Hidden::new).ok_or_else(|| "the API server gave no token".to_owned())
     }
 }

@@ -57,22 +57,19 @@ impl Limiter {
         self.sweep(&mut held, now);
         let is_full = held.entries.len() >= EVENTS_MAX;
         let window_of = |first: Timestamp| elapsed(first, now).as_nanos() / interval;
-        let (allowed, entry) = match held.entries.get_mut(&fingerprint) {
-            Some(entry) => {
-                let window = window_of(entry.first);
-                let allowed = window > entry.window;
-                entry.window = entry.window.max(window);
-                entry.last = now;
-                (allowed, *entry)
+        let (allowed, entry) = if let Some(entry) = held.entries.get_mut(&fingerprint) {
+            let window = window_of(entry.first);
+            let allowed = window > entry.window;
+            entry.window = entry.window.max(window);
+            entry.last = now;
+            (allowed, *entry)
+        } else {
+            let entry = Entry { first: now, window: 0, last: now };
+            // Rather a repeated message than a lost one, or memory without end.
+            if !is_full {
+                held.entries.insert(fingerprint, entry);
             }
-            None => {
-                let entry = Entry { first: now, window: 0, last: now };
-                // Rather a repeated message than a lost one, or memory without end.
-                if !is_full {
-                    held.entries.insert(fingerprint, entry);
-                }
-                (true, entry)
-            }
+            (true, entry)
         };
         let windows = u32::try_from(entry.window + 1).unwrap_or(u32::MAX);
         let length =

@@ -91,9 +91,10 @@ pub(crate) fn has_labels(labels: &BTreeMap<String, String>, wanted: &BTreeMap<St
 pub(crate) fn passes(message: &str, alert: &Alert, patterns: &Patterns) -> (bool, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut any = |list: &[String], problem: fn(String) -> Problem| {
-        list.iter().any(|source| match patterns.get(source) {
-            Some(pattern) => pattern.is_match(message),
-            None => {
+        list.iter().any(|source| {
+            if let Some(pattern) = patterns.get(source) {
+                pattern.is_match(message)
+            } else {
                 problems.push(problem(source.clone()));
                 false
             }

@@ -70,7 +70,7 @@ struct Lane {
 
 #[derive(Default)]
 struct Lanes {
-    lanes: HashMap<ObjectKey, Lane>,
+    by_provider: HashMap<ObjectKey, Lane>,
     bytes: usize,
     waiting: usize,
 }
@@ -78,10 +78,10 @@ struct Lanes {
 impl Lanes {
     /// One delivery fewer is under way.
     fn leave(&mut self, provider: &ObjectKey) {
-        let Some(lane) = self.lanes.get_mut(provider) else { return };
+        let Some(lane) = self.by_provider.get_mut(provider) else { return };
         lane.running -= 1;
         if lane.running == 0 && lane.waiting.is_empty() {
-            self.lanes.remove(provider);
+            self.by_provider.remove(provider);
         }
     }
 }
@@ -109,7 +109,7 @@ impl Outbox {
     pub(crate) fn push(&self, provider: &ObjectKey, delivery: Delivery) {
         let mut lanes = self.lanes.lock();
         let all_bytes = lanes.bytes;
-        let lane = lanes.lanes.entry(provider.clone()).or_default();
+        let lane = lanes.by_provider.entry(provider.clone()).or_default();
         if lane.running < RUNNING_MAX {
             lane.running += 1;
             drop(lanes);
@@ -160,7 +160,7 @@ impl Outbox {
     fn next(&self, provider: &ObjectKey) -> Option<Delivery> {
         let mut lanes = self.lanes.lock();
         let lanes = &mut *lanes;
-        let lane = lanes.lanes.get_mut(provider)?;
+        let lane = lanes.by_provider.get_mut(provider)?;
         while let Some(waiting) = lane.waiting.pop_front() {
             lane.bytes -= waiting.delivery.bytes;
             lanes.bytes -= waiting.delivery.bytes;
@@ -238,7 +238,7 @@ mod tests {
             let work = async move {
                 delivered.fetch_add(1, Ordering::Relaxed);
             };
-            outbox.push(&ObjectKey::new("apps", &format!("live-{number}")), delivery(work));
+            outbox.push(&ObjectKey::new("apps", format!("live-{number}")), delivery(work));
         }
         while delivered.load(Ordering::Relaxed) < 100 {
             tokio::task::yield_now().await;
@@ -257,7 +257,7 @@ mod tests {
         outbox.tasks.close();
         outbox.tasks.wait().await;
         assert_eq!(lost.load(Ordering::Relaxed), RUNNING_MAX * 2);
-        assert!(outbox.lanes.lock().lanes.is_empty());
+        assert!(outbox.lanes.lock().by_provider.is_empty());
         assert_eq!((outbox.lanes.lock().bytes, outbox.waiting()), (0, 0));
     }
 
