@@ -67,9 +67,10 @@ fn states_of_a_known_release() {
         assert_eq!(state(&knowing(&json!({}), &record), Some(&record)), expected);
     }
     let known = knowing(&json!({}), &record(1, Status::Deployed));
-    // Somebody else uninstalls it.
+    // Somebody else uninstalls it: no longer as it was made for the object, as with any other change by hand.
     let going = record(1, Status::Uninstalling);
-    assert_eq!(state(&known, Some(&going)), Err(UnknownState("uninstalling")));
+    let unmanaged = State::Unmanaged("release not observed to be made for object".to_owned());
+    assert_eq!(state(&known, Some(&going)), Ok(unmanaged));
     let touched = Record { manifest: "changed by hand".to_owned(), ..record(1, Status::Deployed) };
     assert!(matches!(state(&known, Some(&touched)), Ok(State::Unmanaged(_))));
     assert!(matches!(state(&known, Some(&record(2, Status::Deployed))), Ok(State::Unmanaged(_))));
