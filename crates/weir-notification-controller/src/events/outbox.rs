@@ -258,7 +258,8 @@ mod tests {
         outbox.tasks.wait().await;
         assert_eq!(lost.load(Ordering::Relaxed), RUNNING_MAX * 2);
         assert!(outbox.lanes.lock().by_provider.is_empty());
-        assert_eq!((outbox.lanes.lock().bytes, outbox.waiting()), (0, 0));
+        assert_eq!(outbox.lanes.lock().bytes, 0);
+        assert_eq!(outbox.waiting(), 0);
     }
 
     #[tokio::test(start_paused = true)]
