@@ -1,4 +1,4 @@
-"""What hack/compare/helm-lifecycle and hack/compare/helm-interop share: a small API client, release records, and
+"""What hack/compare/helm-lifecycle uses: a small API client, release records, and
 the comparison of objects. Needs PyYAML and helm-python-sdk, which the scripts install."""
 
 import base64

@@ -53,17 +53,23 @@ pub const PROGRAM: Program = Program {
 
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
-enum SetupError {
+pub enum SetupError {
+    /// The directory of the artifacts cannot be used.
     #[error("unable to configure storage provider")]
     Storage(#[from] storage::StorageError),
+    /// No address can be told under which the artifacts are served.
     #[error("unable to determine advertised storage address from '{0}'")]
     AdvertisedAddress(String),
+    /// The artifacts cannot be served.
     #[error("unable to listen on --storage-addr '{address}'")]
     Listen {
+        /// The address of the flag.
         address: String,
+        /// Why not.
         #[source]
         source: weir_runtime::ListenError,
     },
+    /// Artifacts cannot be fetched.
     #[error("unable to set up the artifact fetcher")]
     Fetcher(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -77,7 +83,11 @@ pub fn main() -> ExitCode {
     })
 }
 
-fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
+/// Adds the controller and its file server to a runtime that has not started.
+///
+/// # Errors
+/// The storage cannot be opened, or no artifact could ever be fetched.
+pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     let storage = Arc::new(open_storage(runtime, flags)?);
     serve(runtime, flags, Arc::clone(&storage));
     // Artifacts of this program, too, are fetched with the override for source-controller.

@@ -1,5 +1,5 @@
 //! Does single actions on releases, one JSON object a line on standard input, and answers each with one.
-//! Called by `hack/compare/helm-lifecycle` and `hack/compare/helm-interop`.
+//! Called by `hack/compare/helm-lifecycle`.
 //!
 //! ```json
 //! {"action": "upgrade", "namespace": "a", "release": "web", "chart": "web-1.0.0.tgz", "values": {"x": 1}}

@@ -43,21 +43,26 @@ impl Controllers {
         let mut stops = Vec::new();
         let mut tasks = JoinSet::new();
 
-        let storage = free_address().map_err(LocalError::Listen)?;
         let program = &weir_source_controller::PROGRAM;
-        let own = [
-            format!("--storage-path={}", artifacts.display()),
-            format!("--storage-addr={storage}"),
-            format!("--storage-adv-addr={storage}"),
-        ];
+        let own = storage(&artifacts.join("sources"))?;
         let flags: weir_source_controller::Flags = parse(program, &own)?;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
         let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
         weir_source_controller::set_up(&mut runtime, &flags).map_err(|error| failed(program, error))?;
         spawn(&mut stops, &mut tasks, program, runtime);
 
+        let program = &weir_source_watcher::PROGRAM;
+        let own = storage(&artifacts.join("generated"))?;
+        let flags: weir_source_watcher::Flags = parse(program, &own)?;
+        let adjusted = settings(program, &flags.common, &flags.jitter)?;
+        let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
+        weir_source_watcher::set_up(&mut runtime, &flags).map_err(|error| failed(program, error))?;
+        spawn(&mut stops, &mut tasks, program, runtime);
+
+        // There is somebody who makes external artifacts, so they are read.
+        let own = ["--feature-gates=ExternalArtifact=true".to_owned()];
         let program = &weir_kustomize_controller::settings::PROGRAM;
-        let mut flags: weir_kustomize_controller::settings::Flags = parse(program, &[])?;
+        let mut flags: weir_kustomize_controller::settings::Flags = parse(program, &own)?;
         flags.offline = offline;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
         let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
@@ -66,7 +71,7 @@ impl Controllers {
         spawn(&mut stops, &mut tasks, program, runtime);
 
         let program = &weir_helm_controller::settings::PROGRAM;
-        let flags: weir_helm_controller::settings::Flags = parse(program, &[])?;
+        let flags: weir_helm_controller::settings::Flags = parse(program, &own)?;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
         let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
         weir_helm_controller::wiring::set_up(&mut runtime, &flags).map_err(|error| failed(program, error))?;
@@ -111,6 +116,18 @@ fn parse<A: clap::CommandFactory + clap::FromArgMatches>(
     let common = [program.name.to_owned(), "--concurrent=8".to_owned(), "--requeue-dependency=1s".to_owned()];
     let arguments = common.into_iter().chain(own.iter().cloned());
     flags::try_parse(program, arguments).map_err(|error| failed(program, error))
+}
+
+/// The flags for artifacts in a directory, which is made, served on an address of its own.
+fn storage(directory: &Path) -> Result<[String; 3], LocalError> {
+    std::fs::create_dir_all(directory)
+        .map_err(|source| LocalError::State { path: directory.to_owned(), source })?;
+    let address = free_address().map_err(LocalError::Listen)?;
+    Ok([
+        format!("--storage-path={}", directory.display()),
+        format!("--storage-addr={address}"),
+        format!("--storage-adv-addr={address}"),
+    ])
 }
 
 fn settings(

@@ -232,11 +232,13 @@ impl Tracker {
         if self.running.is_empty() {
             self.unclaimed.clear();
         }
-        let mut drifted = None;
+        let mut first = None;
         for (identity, seen) in pending {
-            drifted = drifted.or_else(|| self.see(&identity, seen, now));
+            // All of them are marked, though one is enough to make the owner run: a run touches what is marked alone.
+            let drifted = self.see(&identity, seen, now);
+            first = first.or(drifted);
         }
-        drifted
+        first
     }
 
     /// Takes in what a watch saw.
@@ -401,6 +403,23 @@ mod tests {
         tracker.record(&owner(), [(config("a"), seen(2, 20))], [], true);
         check(&mut tracker, "a", seen(3, 21), false);
         assert_eq!(tracker.end(&owner(), Instant::now()).unwrap().object, config("a"));
+    }
+
+    #[test]
+    fn all_changes_during_a_run_are_touched_by_the_next() {
+        let (now, hour) = (Instant::now(), Duration::from_hours(1));
+        let names: Vec<String> = (0..20).map(|number| format!("object-{number}")).collect();
+        let mut tracker = Tracker::default();
+        tracker.begin(&owner());
+        let applied = names.iter().map(|name| (config(name), seen(1, 10)));
+        tracker.record(&owner(), applied, [], true);
+        for name in &names[1..] {
+            assert_eq!(tracker.see(&config(name), gone(20), now), None);
+        }
+        tracker.settle(&owner(), "k".into(), Vec::new(), now);
+        assert!(tracker.end(&owner(), now).is_some());
+        let untouched = tracker.untouched(&owner(), "k", hour, now, |_, _| true).unwrap();
+        assert_eq!(untouched.objects, HashSet::from([config(&names[0])]));
     }
 
     #[tokio::test(start_paused = true)]

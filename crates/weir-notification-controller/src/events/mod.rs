@@ -1,7 +1,7 @@
 //! The event server: what controllers post becomes notifications.
 //!
-//! A request goes through [`limiter`] (repeated events), [`matching`] (which Alerts it concerns), [`dispatch`] (what is
-//! sent where) and ends in [`outbox`], from which deliveries go out on their own.
+//! A request goes through `limiter` (repeated events), `matching` (which Alerts it concerns), `dispatch` (what is
+//! sent where) and ends in `outbox`, from which deliveries go out on their own.
 
 mod dispatch;
 mod limiter;
