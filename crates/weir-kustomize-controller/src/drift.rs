@@ -134,13 +134,16 @@ impl DriftWatch {
         self.tracker.lock().still_healthy(&ObjectKey::of(object), versions(healthy));
     }
 
+    /// Which kinds are watched now, by group and kind, with a watch that is up to date.
+    fn is_watched(&self) -> impl Fn(&str, &str) -> bool + use<> {
+        let watched = self.watched.lock().clone();
+        move |group, kind| watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
+    }
+
     /// What need not be looked at because nobody has touched it since everything was compared; `None` if all has to
     /// be compared. To be asked before [`DriftWatch::begin`].
     pub fn untouched(&self, object: &Kustomization, key: &str) -> Option<Untouched> {
-        let watched = self.watched.lock().clone();
-        let is_watched = |group: &str, kind: &str| {
-            watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
-        };
+        let is_watched = self.is_watched();
         let owner = ObjectKey::of(object);
         let untouched = self.tracker.lock().untouched(
             &owner,
@@ -162,10 +165,7 @@ impl DriftWatch {
     /// The objects whose health has to be looked at, because they changed since they were ready; `None` if
     /// everything has to be looked at.
     pub fn settled(&self, object: &Kustomization, key: &str) -> Option<Vec<ObjectRef>> {
-        let watched = self.watched.lock().clone();
-        let is_watched = |group: &str, kind: &str| {
-            watched.get(&(group.to_owned(), kind.to_owned())).copied().unwrap_or_default()
-        };
+        let is_watched = self.is_watched();
         let owner = ObjectKey::of(object);
         self.tracker.lock().settled(&owner, key, self.full_check_interval, Instant::now(), is_watched)
     }

@@ -44,7 +44,7 @@ impl Reconciler for Buckets {
     type Done = Done;
     type Error = Error;
 
-    const OWNED_CONDITIONS: &'static [&'static str] = status::OWNED;
+    const OWNED_CONDITIONS: &'static [&'static str] = crate::source::status::UNVERIFIED_TYPES;
 
     async fn reconcile(&self, run: &Run<Bucket>, object: &Bucket) -> Result<Done, Error> {
         let before = Before::of(object);

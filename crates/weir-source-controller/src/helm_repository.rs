@@ -63,7 +63,7 @@ impl Reconciler for HelmRepositories {
     type Done = Done;
     type Error = Error;
 
-    const OWNED_CONDITIONS: &'static [&'static str] = status::OWNED;
+    const OWNED_CONDITIONS: &'static [&'static str] = crate::source::status::UNVERIFIED_TYPES;
 
     async fn reconcile(&self, run: &Run<HelmRepository>, object: &HelmRepository) -> Result<Done, Error> {
         let before = Before::of(object);

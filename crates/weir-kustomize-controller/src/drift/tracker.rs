@@ -133,13 +133,7 @@ impl Tracker {
     ) -> Option<Vec<ObjectRef>> {
         let settled = self.settled.get(owner)?;
         let owned = self.owned.get(owner)?;
-        let quiet = owned.iter().all(|identity| {
-            is_watched(&identity.0, &identity.1)
-                && self
-                    .objects
-                    .get(identity)
-                    .is_some_and(|tracked| tracked.owner == *owner && !tracked.marked)
-        });
+        let quiet = owned.iter().all(|identity| self.is_untouched(owner, identity, &is_watched));
         if !quiet || settled.key != key || now.duration_since(settled.at) >= age_max {
             return None;
         }
@@ -164,13 +158,7 @@ impl Tracker {
         if settled.key != key || now.duration_since(settled.at) >= age_max {
             return None;
         }
-        let is_untouched = |identity: &&Identity| {
-            is_watched(&identity.0, &identity.1)
-                && self
-                    .objects
-                    .get(*identity)
-                    .is_some_and(|tracked| tracked.owner == *owner && !tracked.marked)
-        };
+        let is_untouched = |identity: &&Identity| self.is_untouched(owner, identity, &is_watched);
         let objects: HashSet<Identity> =
             self.owned.get(owner)?.iter().filter(is_untouched).cloned().collect();
         let is_healthy = |target: &&Healthy| {
@@ -180,6 +168,17 @@ impl Tracker {
         };
         let healthy = settled.targets.iter().filter(is_healthy).cloned().collect();
         Some(Untouched { objects, healthy, since: settled.at })
+    }
+
+    /// Whether an object is watched and still as its owner applied it.
+    fn is_untouched(
+        &self,
+        owner: &ObjectKey,
+        identity: &Identity,
+        is_watched: &impl Fn(&str, &str) -> bool,
+    ) -> bool {
+        let is_ours = |tracked: &Tracked| tracked.owner == *owner && !tracked.marked;
+        is_watched(&identity.0, &identity.1) && self.objects.get(identity).is_some_and(is_ours)
     }
 
     /// An owner waits until a kind of this API group is defined.

@@ -2,42 +2,16 @@
 
 use jiff::Timestamp;
 use weir_api::condition::{self, Summary};
-use weir_api::names::condition::{
-    ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, FETCH_FAILED, READY, RECONCILING, STALLED,
-    STORAGE_OPERATION_FAILED,
-};
+use weir_api::names::condition::{FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use weir_api::source::HelmRepository;
 use weir_api::{Artifact, FluxObject as _};
 
 use super::publish::Published;
 use crate::source::Source;
-use crate::source::status::stored;
-
-/// The condition types of a HelmRepository that are ours.
-pub(super) const OWNED: &[&str] = &[
-    READY,
-    RECONCILING,
-    STALLED,
-    STORAGE_OPERATION_FAILED,
-    FETCH_FAILED,
-    ARTIFACT_OUTDATED,
-    ARTIFACT_IN_STORAGE,
-];
+use crate::source::status::{UNVERIFIED, stored};
 
 impl Source for HelmRepository {
-    const SUMMARY: Summary<'static> = Summary {
-        target: READY,
-        types: &[
-            STORAGE_OPERATION_FAILED,
-            FETCH_FAILED,
-            ARTIFACT_OUTDATED,
-            ARTIFACT_IN_STORAGE,
-            STALLED,
-            RECONCILING,
-        ],
-        negative: &[STORAGE_OPERATION_FAILED, FETCH_FAILED, ARTIFACT_OUTDATED, STALLED, RECONCILING],
-        latest_generation: false,
-    };
+    const SUMMARY: Summary<'static> = UNVERIFIED;
     const FAILURES: &'static [&'static str] = &[FETCH_FAILED, STORAGE_OPERATION_FAILED];
 
     fn artifact(&self) -> Option<&Artifact> {

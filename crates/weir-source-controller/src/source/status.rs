@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use weir_api::condition::{self, ConditionStatus, Stamp};
+use weir_api::condition::{self, ConditionStatus, Stamp, Summary};
 use weir_api::names::condition::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, FETCH_FAILED, READY, RECONCILING, SOURCE_VERIFIED, STALLED,
     STORAGE_OPERATION_FAILED,
@@ -18,6 +18,32 @@ const REVISION_KEY: &str = "source.toolkit.fluxcd.io/revision";
 /// The interval of objects that need not have one.
 const INTERVAL_DEFAULT: Duration = Duration::from_mins(1);
 const DIGEST_KEY: &str = "source.toolkit.fluxcd.io/digest";
+
+/// The condition types of sources of which nothing is verified.
+pub(crate) const UNVERIFIED_TYPES: &[&str] = &[
+    READY,
+    RECONCILING,
+    STALLED,
+    STORAGE_OPERATION_FAILED,
+    FETCH_FAILED,
+    ARTIFACT_OUTDATED,
+    ARTIFACT_IN_STORAGE,
+];
+
+/// What `Ready` of sources of which nothing is verified follows from.
+pub(crate) const UNVERIFIED: Summary<'static> = Summary {
+    target: READY,
+    types: &[
+        STORAGE_OPERATION_FAILED,
+        FETCH_FAILED,
+        ARTIFACT_OUTDATED,
+        ARTIFACT_IN_STORAGE,
+        STALLED,
+        RECONCILING,
+    ],
+    negative: &[STORAGE_OPERATION_FAILED, FETCH_FAILED, ARTIFACT_OUTDATED, STALLED, RECONCILING],
+    latest_generation: false,
+};
 
 /// What the outcome is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
