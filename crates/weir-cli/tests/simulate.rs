@@ -113,6 +113,118 @@ fn a_broken_fleet_says_what_is_broken_and_what_changed() {
     assert!(settings["diff"].as_str().unwrap().contains("-  level: low\n+  level: high\n"), "{settings}");
 }
 
+/// Each break of the fleet in `fleets/broken`: the object, its verdict, the cause in a few words, and what the message
+/// must name: the file or object, and what is wrong with it.
+const BREAKS: &[(&str, &str, &str, &[&str])] = &[
+    ("Kustomization/flux-system/wrong-path", "failed", "its path does not exist", &["./wrong-path"]),
+    (
+        "Kustomization/flux-system/missing-definition",
+        "failed",
+        "no definition of Thing (example.com/v1)",
+        &["Thing/default/thing"],
+    ),
+    (
+        "Kustomization/flux-system/substitution",
+        "failed",
+        "a variable cannot be substituted",
+        &["ConfigMap.v1.[noGrp]/substitution", "missing closing brace"],
+    ),
+    (
+        "Kustomization/flux-system/missing-variables",
+        "failed",
+        "variables to substitute are missing",
+        &["'Secret/cluster-settings'", "not found"],
+    ),
+    (
+        "Kustomization/flux-system/syntax",
+        "failed",
+        "YAML cannot be read",
+        &["syntax/settings.yaml", "line 6"],
+    ),
+    ("Kustomization/flux-system/resource-gone", "failed", "a file is missing", &["gone.yaml"]),
+    (
+        "Kustomization/flux-system/refused",
+        "failed",
+        "cannot be applied",
+        &["Deployment/default/refused", "`selector` does not match template `labels`"],
+    ),
+    (
+        "Kustomization/flux-system/pod-secret",
+        "failed",
+        "does not become healthy in time",
+        &["Deployment/default/pod-secret", "secret \"not-there\" not found"],
+    ),
+    (
+        "Kustomization/flux-system/one",
+        "waiting",
+        "waits for Kustomization/flux-system/two",
+        &["'flux-system/two' is not ready"],
+    ),
+    (
+        "Kustomization/flux-system/after",
+        "waiting",
+        "needs Kustomization/flux-system/nobody, which does not exist",
+        &["'flux-system/nobody' not found"],
+    ),
+    (
+        "HelmRelease/default/wrong-value",
+        "failed",
+        "values do not fit the schema of the chart",
+        &["web@1.2.0", "at '/replicas': got string, want integer"],
+    ),
+    (
+        "HelmRelease/default/template-fails",
+        "failed",
+        "a template fails",
+        &["web/templates/settings.yaml:7:14", "a message is needed"],
+    ),
+    (
+        "HelmRelease/default/chart-version",
+        "failed",
+        "no version of the chart fits",
+        &["no 'web' chart with version matching '9.x' found"],
+    ),
+    (
+        "HelmRelease/default/missing-values",
+        "failed",
+        "values from elsewhere are missing",
+        &["'default/web-values'", "not found"],
+    ),
+];
+
+#[test]
+fn every_break_is_told_with_its_object_place_and_cause() {
+    let fleet = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleets/broken");
+    let charts = tempfile::tempdir().unwrap();
+    let chart = fleet.join("charts/web").display().to_string();
+    let cache = charts.path().display().to_string();
+    assert!(weir(&["helm", "package", &chart, "--destination", &cache]).status.success());
+    let fleet = fleet.display().to_string();
+    let output = weir(&["simulate", &fleet, "--offline", "--charts", &cache, "--output", "json"]);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(report["settled"], true);
+    let rows = report["objects"].as_array().unwrap();
+    for (id, verdict, diagnosis, parts) in BREAKS {
+        let row =
+            rows.iter().find(|row| row["id"] == **id).unwrap_or_else(|| panic!("no {id} in {report:#}"));
+        assert_eq!(
+            (row["verdict"].as_str(), row["diagnosis"].as_str()),
+            (Some(*verdict), Some(*diagnosis)),
+            "{row:#}"
+        );
+        let message = row["message"].as_str().unwrap();
+        for part in *parts {
+            assert!(message.contains(part), "{id}: no {part:?} in: {message}");
+        }
+    }
+    assert_eq!(report["cycles"], json!([["Kustomization/flux-system/one", "Kustomization/flux-system/two"]]));
+    let good = rows.iter().find(|row| row["id"] == "HelmRelease/default/good").unwrap();
+    assert_eq!(good["verdict"], "ready", "a schema elsewhere is not asked for offline: {good:#}");
+    let waited = report["simulatedSeconds"].as_f64().unwrap();
+    assert!(waited >= 60.0, "the health check had its minute: {waited}");
+}
+
 #[test]
 fn a_development_cluster_comes_and_goes() {
     let directory = tempfile::tempdir().unwrap();

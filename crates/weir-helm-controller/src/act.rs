@@ -232,6 +232,7 @@ impl Work {
             clock: Arc::clone(&self.clock),
             dns: gates.enabled("AllowDNSLookups"),
             skip_schema,
+            offline: self.settings.offline,
             capabilities: None,
         };
         let object = Arc::clone(&self.object);

@@ -19,6 +19,8 @@ use weir_helm::content::{self, Content, ContentOptions, Files};
 use weir_helm::render::{self, ReleaseInfo, RenderInput};
 use weir_helm::values::Table;
 
+use crate::documents::documents;
+
 /// What the content of releases is made with.
 #[derive(Clone)]
 pub struct Maker {
@@ -30,6 +32,8 @@ pub struct Maker {
     pub dns: bool,
     /// Whether values are not checked against the schema of the chart.
     pub skip_schema: bool,
+    /// Whether documents that schemas refer to are not fetched and allow anything.
+    pub offline: bool,
     /// What templates are told of the cluster instead of asking it.
     pub capabilities: Option<Capabilities>,
 }
@@ -49,8 +53,9 @@ impl Maker {
                     Some(capabilities) => capabilities,
                     None => capabilities(&*maker.cluster).await?,
                 };
-                let Self { cluster, clock, dns, skip_schema, .. } = maker;
+                let Self { cluster, clock, dns, skip_schema, offline, .. } = maker;
                 let handle = Handle::current();
+                let documents = documents(handle.clone(), offline);
                 let host = ClusterHost { cluster, clock, handle, dns };
                 let made = tokio::task::spawn_blocking(move || {
                     let input = RenderInput {
@@ -59,7 +64,7 @@ impl Maker {
                         host: Box::new(host),
                         limits: Limits::default(),
                     };
-                    let options = ContentOptions { skip_schema, ..ContentOptions::default() };
+                    let options = ContentOptions { skip_schema, documents, ..ContentOptions::default() };
                     content::make_changed(chart, &given, input, &options, |files| change(files))
                 });
                 made.await.map_err(|error| ContentFailed(format!("rendering was cut off: {error}")))?

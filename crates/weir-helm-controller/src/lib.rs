@@ -17,6 +17,7 @@ pub mod clusters;
 pub mod content;
 mod diagnosis;
 pub mod digest;
+mod documents;
 pub mod drift;
 pub mod error;
 pub mod finalize;

@@ -39,6 +39,7 @@ pub async fn build(object: &HelmRelease, chart: Chart, others: &[Json]) -> Resul
         clock: Arc::new(SystemClock),
         dns: false,
         skip_schema: object.spec.install.as_ref().is_some_and(|install| install.disable_schema_validation),
+        offline: true,
         capabilities: Some(Capabilities::default()),
     };
     let gates = FeatureGates::with(PROGRAM.feature_gates, &[]);

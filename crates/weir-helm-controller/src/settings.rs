@@ -63,6 +63,10 @@ pub struct Flags {
     /// Access tokens.
     #[command(flatten)]
     pub tokens: flags::TokenCache,
+    /// Fetch nothing that schemas of charts refer to, which then allows anything; for whoever runs the controller
+    /// without a network.
+    #[arg(skip)]
+    pub offline: bool,
     /// How often a failed artifact download is repeated.
     #[arg(long, value_name = "NUMBER", default_value_t = 9)]
     pub http_retry: u32,
@@ -112,6 +116,8 @@ pub struct Settings {
     pub token_cache_size_max: usize,
     /// For how long at most.
     pub token_cache_duration_max: Duration,
+    /// Whether documents that schemas of charts refer to are not fetched and allow anything.
+    pub offline: bool,
     /// The feature gates.
     pub gates: FeatureGates,
 }
@@ -154,6 +160,7 @@ impl Settings {
             default_kubeconfig_service_account: flags.remote.default_kubeconfig_service_account.clone(),
             token_cache_size_max: flags.tokens.token_cache_max_size,
             token_cache_duration_max: flags.tokens.token_cache_max_duration,
+            offline: flags.offline,
             gates,
         })
     }

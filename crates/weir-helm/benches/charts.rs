@@ -68,7 +68,7 @@ fn render_files(tree: &MemoryTree, spent: &mut Spent) -> Result<BTreeMap<String,
     let all = values::coalesce(&chart, &given, Mode::Coalesce).map_err(|error| error.to_string())?;
     let coalesced = Instant::now();
     spent.values += coalesced - loaded;
-    schema::validate(&chart, &all, None).map_err(|error| error.to_string())?;
+    schema::validate(&chart, &all, &schema::Documents::Missing).map_err(|error| error.to_string())?;
     let valid = Instant::now();
     spent.schema += valid - coalesced;
     let release =

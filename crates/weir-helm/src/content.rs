@@ -49,8 +49,8 @@ pub struct ContentOptions {
     pub split: SplitRule,
     /// Whether values go unchecked.
     pub skip_schema: bool,
-    /// Gets documents that schemas refer to.
-    pub documents: Option<Documents>,
+    /// The documents that schemas refer to.
+    pub documents: Documents,
 }
 
 /// Rendered files by path.
@@ -80,7 +80,7 @@ pub fn make_changed<E: From<ContentError>>(
     dependencies::process(&mut chart, given).map_err(ContentError::from)?;
     let values = values::coalesce(&chart, given, Mode::Coalesce).map_err(ContentError::from)?;
     if !options.skip_schema {
-        schema::validate(&chart, &values, options.documents.as_ref()).map_err(ContentError::from)?;
+        schema::validate(&chart, &values, &options.documents).map_err(ContentError::from)?;
     }
     let mut rendered = render::render(&chart, &values, input).map_err(ContentError::from)?;
     let notes = render::take_notes(&chart, &mut rendered);

@@ -57,8 +57,8 @@ pub struct LintInput<'a> {
     pub kube_version: Option<&'a KubeVersion>,
     /// Whether values go unchecked.
     pub skip_schema: bool,
-    /// Gets documents that schemas refer to.
-    pub documents: Option<&'a Documents>,
+    /// The documents that schemas refer to.
+    pub documents: &'a Documents,
     /// What findings about the chart as a whole name as their place.
     pub chart_directory: &'a str,
     /// Clock and randomness; its [`Host::lint`] should be true, so that `required` and `fail` do not end the run.

@@ -1,5 +1,6 @@
 //! Checking values against the schemas of charts.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -10,15 +11,27 @@ use serde_json::{Map, Value as Json};
 use crate::chart::Chart;
 use crate::values::Table;
 
-/// Gets a document a schema refers to by URL.
-pub type Documents = Arc<dyn Fn(&str) -> Result<Json, String> + Send + Sync>;
+/// Gets a document by its URL.
+pub type Fetch = Arc<dyn Fn(&str) -> Result<Json, String> + Send + Sync>;
+
+/// The documents beyond a schema that it refers to by URL.
+#[derive(Clone, Default)]
+pub enum Documents {
+    /// There are none: a schema that needs one cannot be used.
+    #[default]
+    Missing,
+    /// They are not looked at: what refers to one allows anything.
+    Ignored,
+    /// They are got when a schema needs them.
+    Fetched(Fetch),
+}
 
 /// Values do not satisfy the schemas of a chart or its subcharts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
 pub struct SchemaError(pub String);
 
-struct Source(Documents);
+struct Source(Fetch);
 
 impl Retrieve for Source {
     fn retrieve(&self, uri: &Uri<String>) -> Result<Json, Box<dyn std::error::Error + Send + Sync>> {
@@ -27,8 +40,8 @@ impl Retrieve for Source {
 }
 
 /// Checks the values templates would see against the schema of the chart, and those of each subchart
-/// against its schema. `documents` gets what schemas refer to; without it such references fail.
-pub fn validate(chart: &Chart, values: &Table, documents: Option<&Documents>) -> Result<(), SchemaError> {
+/// against its schema.
+pub fn validate(chart: &Chart, values: &Table, documents: &Documents) -> Result<(), SchemaError> {
     let mut report = String::new();
     check_chart(chart, values, documents, &mut report);
     if report.is_empty() { Ok(()) } else { Err(SchemaError(report)) }
@@ -37,11 +50,11 @@ pub fn validate(chart: &Chart, values: &Table, documents: Option<&Documents>) ->
 /// Checks values against one schema; what is wrong, one line for each problem, each with a line break.
 ///
 /// What is wrong with the schema itself comes without a line break, as from Helm.
-pub fn validate_single(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result<(), String> {
+pub fn validate_single(schema: &[u8], values: &Table, documents: &Documents) -> Result<(), String> {
     check(schema, values, documents)
 }
 
-fn check_chart(chart: &Chart, values: &Table, documents: Option<&Documents>, report: &mut String) {
+fn check_chart(chart: &Chart, values: &Table, documents: &Documents, report: &mut String) {
     if let Some(schema) = &chart.schema
         && let Err(problems) = check(schema, values, documents)
     {
@@ -82,18 +95,27 @@ fn with_integers(value: &Json) -> Json {
     }
 }
 
-fn check(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result<(), String> {
-    let schema: Json = serde_json::from_slice(schema)
+fn check(schema: &[u8], values: &Table, documents: &Documents) -> Result<(), String> {
+    let mut schema: Json = serde_json::from_slice(schema)
         .map_err(|error| if error.is_eof() { "unexpected EOF".to_owned() } else { error.to_string() })?;
     let instance = with_integers(&Json::Object(values.clone()));
     let mut options = jsonschema::options();
     if schema.get("$schema").is_none() {
         options = options.with_draft(Draft::Draft202012);
     }
-    let missing: Documents = Arc::new(|uri: &str| Err(format!("no document is available for '{uri}'")));
-    let source = Source(documents.map_or(missing, Arc::clone));
+    let missing = || -> Fetch { Arc::new(|uri: &str| Err(format!("no document is available for '{uri}'"))) };
+    let fetch = match documents {
+        Documents::Missing => missing(),
+        Documents::Ignored => {
+            let mut own = BTreeSet::new();
+            identifiers(&schema, &mut own);
+            drop_foreign_references(&mut schema, &own);
+            missing()
+        }
+        Documents::Fetched(fetch) => Arc::clone(fetch),
+    };
     let validator = options
-        .with_retriever(source)
+        .with_retriever(Source(fetch))
         .build(&schema)
         .map_err(|error| format!("schema cannot be used: {error}"))?;
     let errors: Vec<ValidationError<'_>> = validator.iter_errors(&instance).collect();
@@ -104,6 +126,46 @@ fn check(schema: &[u8], values: &Table, documents: Option<&Documents>) -> Result
     describe(&errors, &mut lines);
     lines.push(String::new());
     Err(lines.join("\n"))
+}
+
+/// The names that a schema gives itself and its parts.
+fn identifiers(schema: &Json, out: &mut BTreeSet<String>) {
+    match schema {
+        Json::Object(entries) => {
+            if let Some(Json::String(id)) = entries.get("$id") {
+                out.insert(id.trim_end_matches('#').to_owned());
+            }
+            entries.values().for_each(|inner| identifiers(inner, out));
+        }
+        Json::Array(items) => items.iter().for_each(|inner| identifiers(inner, out)),
+        _ => {}
+    }
+}
+
+/// Takes out references to other documents than the schema itself.
+fn drop_foreign_references(schema: &mut Json, own: &BTreeSet<String>) {
+    match schema {
+        Json::Object(entries) => {
+            let is_foreign = |reference: &Json| {
+                let document = reference.as_str().and_then(|text| text.split('#').next()).unwrap_or_default();
+                !document.is_empty() && !own.contains(document)
+            };
+            for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
+                if entries.get(key).is_some_and(is_foreign) {
+                    entries.remove(key);
+                }
+            }
+            // A dialect of its own is a document as well.
+            let is_dialect =
+                |value: &Json| value.as_str().is_some_and(|url| !url.contains("json-schema.org/"));
+            if entries.get("$schema").is_some_and(is_dialect) {
+                entries.remove("$schema");
+            }
+            entries.values_mut().for_each(|inner| drop_foreign_references(inner, own));
+        }
+        Json::Array(items) => items.iter_mut().for_each(|inner| drop_foreign_references(inner, own)),
+        _ => {}
+    }
 }
 
 /// A problem and what it consists of.
@@ -332,7 +394,30 @@ mod tests {
         let mut chart = Chart { schema: Some(schema.to_owned().into()), ..Chart::default() };
         "c".clone_into(&mut chart.metadata.name);
         let values = crate::values::read(values.as_bytes()).unwrap();
-        validate(&chart, &values, None).err().map(|error| error.0).unwrap_or_default()
+        validate(&chart, &values, &Documents::Missing).err().map(|error| error.0).unwrap_or_default()
+    }
+
+    #[test]
+    fn documents_elsewhere_are_fetched_ignored_or_missed() {
+        let schema = r##"{"$id":"https://a.example/values.json","properties":{
+            "near":{"$ref":"#/$defs/near"},"far":{"$ref":"https://b.example/far.json"},
+            "beside":{"$ref":"beside.json#/x"},"own":{"$ref":"https://a.example/values.json#/$defs/near"}},
+            "$defs":{"near":{"type":"integer"}}}"##;
+        let values = crate::values::read(b"{near: x, far: x, own: x}").unwrap();
+        let missing = validate_single(schema.as_bytes(), &values, &Documents::Missing).unwrap_err();
+        assert!(missing.contains("no document is available for 'https://"), "{missing}");
+        let ignored = validate_single(schema.as_bytes(), &values, &Documents::Ignored).unwrap_err();
+        assert_eq!(
+            ignored,
+            "- at '/near': got string, want integer\n- at '/own': got string, want integer\n"
+        );
+        let fetch: Fetch = Arc::new(|uri| match uri {
+            "https://b.example/far.json" => Ok(serde_json::json!({"type": "boolean"})),
+            "https://a.example/beside.json" => Ok(serde_json::json!({"x": {}})),
+            other => Err(format!("unexpected {other}")),
+        });
+        let fetched = validate_single(schema.as_bytes(), &values, &Documents::Fetched(fetch)).unwrap_err();
+        assert!(fetched.contains("- at '/far': got string, want boolean"), "{fetched}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn render(files: &[(&str, &str)], given: &str) -> Result<BTreeMap<String, String
     let given = values::read(given.as_bytes()).map_err(|error| error.to_string())?;
     dependencies::process(&mut chart, &given).map_err(|error| error.to_string())?;
     let coalesced = values::coalesce(&chart, &given, Mode::Coalesce).map_err(|error| error.to_string())?;
-    schema::validate(&chart, &coalesced, None).map_err(|error| error.to_string())?;
+    schema::validate(&chart, &coalesced, &schema::Documents::Missing).map_err(|error| error.to_string())?;
     let release =
         ReleaseInfo { name: "rel".to_owned(), namespace: "ns".to_owned(), revision: 1, is_upgrade: false };
     let input = RenderInput {

@@ -66,7 +66,7 @@ fn run(record: &Record) -> Result<Outcome, String> {
     let given = values::read(record.values.as_bytes()).map_err(|error| error.to_string())?;
     dependencies::process(&mut chart, &given).map_err(|error| error.to_string())?;
     let all = values::coalesce(&chart, &given, Mode::Coalesce).map_err(|error| error.to_string())?;
-    schema::validate(&chart, &all, None).map_err(|error| error.to_string())?;
+    schema::validate(&chart, &all, &schema::Documents::Missing).map_err(|error| error.to_string())?;
     let release = ReleaseInfo {
         name: "rel".to_owned(),
         namespace: "ns".to_owned(),

@@ -159,7 +159,9 @@ impl Kind {
 
     /// What refusals are about: the plural.
     pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
-        Subject { group: &self.gvk.group, word: &self.plural, name }
+        // The one kind whose refusals name it in the singular.
+        let word = if self.plural == "componentstatuses" { "componentstatus" } else { &self.plural };
+        Subject { group: &self.gvk.group, word, name }
     }
 
     /// What refusals of fields are about: the kind.

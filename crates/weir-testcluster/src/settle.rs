@@ -460,6 +460,9 @@ impl Inner {
             let mut value = self.value_as(kind, &stored);
             let before = value.clone();
             change(&mut value);
+            if kind.is_builtin() {
+                crate::builtin::encode(&kind.gvk, &mut value);
+            }
             if value == before && !stored.deleting {
                 return;
             }

@@ -576,8 +576,14 @@ impl Inner {
 
     #[expect(clippy::unused_self, reason = "called beside methods that need the cluster")]
     pub(crate) fn warn_deprecated(&self, call: &Call, kind: &Kind) {
-        if kind.is_builtin() && kind.gvk.group.is_empty() && kind.plural == "endpoints" {
-            call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
+        if kind.is_builtin() && kind.gvk.group.is_empty() {
+            match kind.plural.as_str() {
+                "endpoints" => {
+                    call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
+                }
+                "componentstatuses" => call.warn("v1 ComponentStatus is deprecated in v1.19+"),
+                _ => {}
+            }
         }
         if let Some(text) = kind.custom.as_ref().and_then(|version| version.deprecation.as_ref()) {
             call.warn(text.clone());

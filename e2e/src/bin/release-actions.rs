@@ -79,6 +79,7 @@ async fn act(cluster: &Arc<dyn WriteCluster>, request: &Value) -> Result<Result<
         clock: Arc::clone(&clock),
         dns: false,
         skip_schema: false,
+        offline: false,
         capabilities: None,
     };
     let make = maker.make(Ok);

@@ -5,6 +5,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -13,6 +14,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 use weir_api::GoDuration;
+use weir_base::clock::{Clock, SystemClock};
 use weir_testcluster::{Running, TestCluster};
 
 use self::screen::Screen;
@@ -160,7 +162,8 @@ async fn start(global: &GlobalArguments, up: &Up) -> Result<(), Error> {
     output::action(&format!("export KUBECONFIG={}", state.kubeconfig().display()));
     let client = Client::new(cluster.service(), NAMESPACE);
     local::install(&client).await?;
-    let mut controllers = Controllers::start(&client, &state.artifacts(), false)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut controllers = Controllers::start(&client, &state.artifacts(), false, &clock)?;
     output::success(&format!("controllers run after {}", seconds(started.elapsed())));
 
     let follow = match files {

@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Build(arguments) => build::run(global, &arguments).await,
         Command::Helm(arguments) => helm::run(global, &arguments),
         Command::Dev(arguments) => Box::pin(dev::run(global, arguments)).await,
-        Command::Simulate(arguments) => Box::pin(simulate::run(global, &arguments)).await,
+        Command::Simulate(arguments) => simulate::run(global, &arguments),
         Command::Envsubst(arguments) => envsubst::run(&arguments),
         Command::Version(arguments) => version::run(global, &arguments).await,
         Command::Check(arguments) => check::run(&Connection::new(global).await?, &arguments).await,

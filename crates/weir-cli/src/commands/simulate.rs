@@ -3,25 +3,31 @@
 mod adjust;
 mod change;
 mod charts;
+mod pods;
 mod render;
 mod report;
 mod repository;
+mod time;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_api::GoDuration;
+use weir_base::clock::Clock;
 use weir_testcluster::TestCluster;
 
-use self::adjust::Adjustments;
+use self::adjust::{Adjustments, OFFLINE};
 use self::charts::Charts;
-use self::report::Report;
+use self::report::{Report, Verdict};
+use self::time::Time;
 use crate::arguments::GlobalArguments;
 use crate::error::Error;
+use crate::kind::Kind;
 use crate::local::controllers::{self, Controllers};
 use crate::local::files::Files;
 use crate::local::git::{BRANCH, Commit, Server};
@@ -32,6 +38,10 @@ use crate::{output, view};
 /// again.
 const QUIET: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// So long must nothing have changed before time is skipped although the network can be reached.
+const CALM: Duration = Duration::from_millis(1500);
+/// The longest time within a simulation.
+const SIMULATED_MAX: Duration = Duration::from_hours(1);
 
 /// Arguments of `weir simulate`.
 #[derive(Debug, Args)]
@@ -103,6 +113,8 @@ pub(crate) enum SimulateError {
     SeveralClusters(String),
     #[error("cannot make a directory for artifacts")]
     Directory(#[source] std::io::Error),
+    #[error("cannot run the simulation")]
+    Runtime(#[source] std::io::Error),
     #[error("failed to start the cluster")]
     Cluster(#[source] weir_testcluster::SnapshotError),
     #[error("failed to read '{path}'")]
@@ -115,8 +127,9 @@ pub(crate) enum SimulateError {
     NoBase,
 }
 
-/// Runs the sub-command. The exit code is 1 when something is not ready.
-pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Result<(), Error> {
+/// Runs the sub-command, on the thread that calls, which must be one of the runtime's. The exit code is 1 when something
+/// is not ready.
+pub(crate) fn run(global: &GlobalArguments, arguments: &Arguments) -> Result<(), Error> {
     if arguments.output == Form::Diff && arguments.base.is_none() {
         return Err(SimulateError::NoBase.into());
     }
@@ -129,14 +142,14 @@ pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Resu
     let path = folder(arguments.path.as_deref(), &files)?;
     let world = World { arguments, deadline: global.timeout.to_std(), charts, extra };
     output::action(&format!("simulating {path} of {name}"));
-    let head = Box::pin(world.simulate(files, &path)).await?;
+    let head = world.run(files, &path)?;
     let mut report = head.report;
     report.revision = name;
     report.path.clone_from(&path);
     if let Some(base) = &arguments.base {
         let (files, name) = repository::read(&arguments.repository, Some(base))?;
         output::action(&format!("simulating {path} of {name}"));
-        let old = Box::pin(world.simulate(files, &path)).await?;
+        let old = world.run(files, &path)?;
         report.changes = change::compare(&old.rendered, &head.rendered);
         report.base = Some(name);
         let known: Vec<&str> =
@@ -209,7 +222,13 @@ struct Outcome {
 }
 
 impl World<'_> {
-    async fn simulate(&self, files: Files, path: &str) -> Result<Outcome, Error> {
+    /// Simulates in a time of its own.
+    fn run(&self, files: Files, path: &str) -> Result<Outcome, Error> {
+        let run = || time::run(|time| Box::pin(self.simulate(files, path, time)));
+        tokio::task::block_in_place(run).map_err(SimulateError::Runtime)?
+    }
+
+    async fn simulate(&self, files: Files, path: &str, time: Time) -> Result<Outcome, Error> {
         let started = Instant::now();
         let source = repository::source(&files, path);
         let fleet =
@@ -237,6 +256,7 @@ impl World<'_> {
             definitions,
         };
         let cluster = TestCluster::builder()
+            .clock(Arc::new(time.clone()))
             .controllers(true)
             .rbac(true)
             .mutate(move |object| adjustments.apply(object))
@@ -248,15 +268,15 @@ impl World<'_> {
             local::apply(&client, object).await?;
         }
         let directory = Scratch::new().map_err(SimulateError::Directory)?;
-        let mut controllers = Controllers::start(&client, directory.path(), self.arguments.offline)?;
+        let clock: Arc<dyn Clock> = Arc::new(time.clone());
+        let mut controllers = Controllers::start(&client, directory.path(), self.arguments.offline, &clock)?;
         let namespace = source.namespace.clone();
-        let namespace =
-            serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         local::apply(&client, &namespace).await?;
         local::sync(&client, (&source.namespace, &source.name), &fleet.url(), BRANCH, path).await?;
         let waited = async {
             tokio::select! {
-                settled = until_quiet(&client, started, self.deadline) => settled,
+                settled = self.until_quiet(&client, &cluster, &time, started) => settled,
                 failure = controllers.failure() => Err(failure.into()),
                 // What becomes due in the cluster: pods that get ready, jobs that end.
                 () = cluster.run_due() => Ok((false, Vec::new())),
@@ -264,8 +284,11 @@ impl World<'_> {
         };
         let (settled, objects) = waited.await?;
         controllers.stop().await;
+        let all = cluster.objects();
         let mut report = Report::new(&objects);
+        report.look_at_pods(&all);
         report.took = started.elapsed();
+        report.simulated = time.elapsed();
         report.settled = settled;
         if !stand_ins.is_empty() {
             let names: Vec<&str> = stand_ins.iter().map(view::name).collect();
@@ -274,41 +297,57 @@ impl World<'_> {
         if let Some(charts) = &self.charts {
             report.notes.push(format!("charts come from a cache of {} archives", charts.len()));
         }
-        Ok(Outcome { report, rendered: change::rendered(&cluster.objects()) })
+        Ok(Outcome { report, rendered: change::rendered(&all) })
     }
-}
 
-/// Waits until everything is ready, or nothing moves any more; `false` when the time is up before. Gives the objects as
-/// they are then.
-async fn until_quiet(
-    client: &Client,
-    started: Instant,
-    deadline: Duration,
-) -> Result<(bool, Vec<Value>), Error> {
-    let mut looks = tokio::time::interval(LOOK_INTERVAL);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last = String::new();
-    let mut since = Instant::now();
-    let mut failures = Failures::default();
-    loop {
-        looks.tick().await;
-        let mut objects = local::objects(client).await?;
-        failures.remember(&mut objects);
-        let report = Report::new(&objects);
-        if report.rows.iter().all(|row| row.verdict == report::Verdict::Ready)
-            && report.rows.iter().any(|row| row.id.starts_with("Kustomization/"))
-        {
-            return Ok((true, objects));
-        }
-        let state: String = objects.iter().map(standing).collect();
-        if state != last {
-            last = state;
-            since = Instant::now();
-        } else if since.elapsed() >= QUIET && !objects.iter().any(is_at_work) {
-            return Ok((true, objects));
-        }
-        if started.elapsed() >= deadline {
-            return Ok((false, objects));
+    /// Waits until everything is ready, or nothing moves any more; `false` when the time is up before. Gives the objects
+    /// as they are then.
+    async fn until_quiet(
+        &self,
+        client: &Client,
+        cluster: &TestCluster,
+        time: &Time,
+        started: Instant,
+    ) -> Result<(bool, Vec<Value>), Error> {
+        let mut looks = tokio::time::interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut last = String::new();
+        let mut since = time.elapsed();
+        let mut written = Instant::now();
+        let mut failures = Failures::default();
+        let mut seen = 0;
+        let mut objects = Vec::new();
+        loop {
+            looks.tick().await;
+            let revision = cluster.revision();
+            if revision != seen {
+                (seen, written) = (revision, Instant::now());
+                objects = local::objects(client).await?;
+                failures.remember(&mut objects);
+                if self.arguments.offline && self.charts.is_some() {
+                    skip_absent_charts(&mut objects);
+                }
+                let report = Report::new(&objects);
+                if report.rows.iter().all(|row| row.verdict == Verdict::Ready)
+                    && report.rows.iter().any(|row| row.id.starts_with("Kustomization/"))
+                {
+                    return Ok((true, objects));
+                }
+                let state: String = objects.iter().map(standing).collect();
+                if state != last {
+                    (last, since) = (state, time.elapsed());
+                }
+            }
+            if time.elapsed().saturating_sub(since) >= QUIET && !objects.iter().any(is_at_work) {
+                return Ok((true, objects));
+            }
+            if started.elapsed() >= self.deadline || time.elapsed() >= SIMULATED_MAX {
+                return Ok((false, objects));
+            }
+            // The network knows nothing of simulated time.
+            let calm = time.skips() || written.elapsed() >= CALM;
+            let waits_only = || calm && !objects.iter().any(may_fetch);
+            if self.arguments.offline || waits_only() { time.skip() } else { time.flow() }
         }
     }
 }
@@ -323,7 +362,7 @@ impl Failures {
         for object in objects {
             let id =
                 format!("{}/{}/{}", view::text(object, "/kind"), view::namespace(object), view::name(object));
-            let attempt = serde_json::json!([
+            let attempt = json!([
                 object["metadata"]["generation"],
                 object["status"]["lastAttemptedRevision"],
                 object["spec"]
@@ -346,6 +385,16 @@ impl Failures {
                 }
                 _ => _ = self.0.remove(&id),
             }
+        }
+    }
+}
+
+/// Charts that are not in the cache are not fetched offline.
+fn skip_absent_charts(objects: &mut [Value]) {
+    for object in objects.iter_mut().filter(|object| object["kind"] == "HelmChart") {
+        let ready = view::condition(object, "Ready");
+        if ready.is_some_and(|ready| view::text(ready, "/message").contains("no chart name found")) {
+            object["metadata"]["annotations"][OFFLINE] = json!("true");
         }
     }
 }
@@ -373,6 +422,28 @@ fn is_at_work(object: &Value) -> bool {
     }
     let ready = view::condition(object, "Ready").map_or("", |ready| view::text(ready, "/status"));
     ready == "Unknown"
+}
+
+/// Whether something may be on its way from the network: a source that is not settled, or a build.
+fn may_fetch(object: &Value) -> bool {
+    if view::is_suspended(object) {
+        return false;
+    }
+    match view::text(object, "/kind") {
+        "Kustomization" => {
+            let checks =
+                view::condition(object, "Healthy").map_or("", |healthy| view::text(healthy, "/status"));
+            is_at_work(object) && checks != "Unknown"
+        }
+        kind @ ("GitRepository" | "OCIRepository" | "HelmRepository" | "HelmChart" | "Bucket") => {
+            let is_static = Kind::named(kind).is_some_and(|kind| view::is_static(kind, object));
+            let ready = view::condition(object, "Ready").map_or("", |ready| view::text(ready, "/status"));
+            let current =
+                object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation");
+            !is_static && (ready != "True" || !current)
+        }
+        _ => false,
+    }
 }
 
 /// A directory that goes with this.
@@ -408,8 +479,6 @@ fn peak_memory_mib() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -455,6 +524,48 @@ mod tests {
         assert_eq!(look("Unknown", 2), "Unknown", "a change is a new attempt");
         assert_eq!(look("True", 2), "True");
         assert_eq!(look("Unknown", 2), "Unknown");
+    }
+
+    #[test]
+    fn charts_outside_of_the_cache_block_their_releases_offline() {
+        let object = |kind: &str, message: &str, status: Value| {
+            let mut object = json!({"kind": kind, "metadata": {"name": "a", "namespace": "n", "annotations": {}}, "status": status});
+            object["status"]["conditions"] =
+                json!([{"type": "Ready", "status": "False", "message": message}]);
+            object
+        };
+        let mut objects = [
+            object("HelmChart", "invalid chart reference: no chart name found", json!({})),
+            object("HelmRelease", "HelmChart 'n/a' is not ready", json!({"helmChart": "n/a"})),
+        ];
+        skip_absent_charts(&mut objects);
+        let found: Vec<Verdict> = Report::new(&objects).rows.iter().map(|row| row.verdict).collect();
+        assert_eq!(found, [Verdict::Skipped, Verdict::Blocked]);
+    }
+
+    #[test]
+    fn time_is_skipped_only_when_nothing_is_fetched() {
+        let object = |kind: &str, ready: &str, healthy: &str| {
+            json!({
+                "kind": kind, "metadata": {"generation": 1},
+                "status": {"observedGeneration": 1, "conditions": [
+                    {"type": "Ready", "status": ready}, {"type": "Healthy", "status": healthy}
+                ]}
+            })
+        };
+        let fetches = [
+            object("OCIRepository", "Unknown", ""),
+            object("HelmChart", "False", ""),
+            object("Kustomization", "Unknown", "True"),
+        ];
+        assert_eq!(fetches.map(|object| may_fetch(&object)), [true; 3]);
+        let waits = [
+            object("GitRepository", "True", ""),
+            object("Kustomization", "Unknown", "Unknown"),
+            object("Kustomization", "False", "False"),
+            object("HelmRelease", "Unknown", ""),
+        ];
+        assert_eq!(waits.map(|object| may_fetch(&object)), [false; 4]);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use weir_base::clock::Clock;
 use weir_runtime::{Program, Runtime, Settings, flags, logs};
 
 use super::LocalError;
@@ -33,11 +34,18 @@ pub(crate) fn log_to(path: &Path) -> Result<(), LocalError> {
 
 impl Controllers {
     /// Starts all controllers this program has; artifacts are kept in a directory. With `offline` kustomizations
-    /// fetch nothing.
+    /// and the schemas of charts fetch nothing.
     ///
     /// # Errors
     /// One of them cannot be set up, or there is no free port.
-    pub(crate) fn start(client: &Client, artifacts: &Path, offline: bool) -> Result<Self, LocalError> {
+    pub(crate) fn start(
+        client: &Client,
+        artifacts: &Path,
+        offline: bool,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, LocalError> {
+        let runtime_of =
+            |settings| Runtime::new(settings, client.clone()).with_clock(Arc::clone(clock)).with_events();
         // The first provider wins; a second call in one process changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut stops = Vec::new();
@@ -47,7 +55,7 @@ impl Controllers {
         let own = storage(&artifacts.join("sources"))?;
         let flags: weir_source_controller::Flags = parse(program, &own)?;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
-        let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
+        let mut runtime = runtime_of(adjusted);
         weir_source_controller::set_up(&mut runtime, &flags).map_err(|error| failed(program, error))?;
         spawn(&mut stops, &mut tasks, program, runtime);
 
@@ -55,7 +63,7 @@ impl Controllers {
         let own = storage(&artifacts.join("generated"))?;
         let flags: weir_source_watcher::Flags = parse(program, &own)?;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
-        let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
+        let mut runtime = runtime_of(adjusted);
         weir_source_watcher::set_up(&mut runtime, &flags).map_err(|error| failed(program, error))?;
         spawn(&mut stops, &mut tasks, program, runtime);
 
@@ -65,15 +73,16 @@ impl Controllers {
         let mut flags: weir_kustomize_controller::settings::Flags = parse(program, &own)?;
         flags.offline = offline;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
-        let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
+        let mut runtime = runtime_of(adjusted);
         weir_kustomize_controller::wiring::set_up(&mut runtime, &flags)
             .map_err(|error| failed(program, error))?;
         spawn(&mut stops, &mut tasks, program, runtime);
 
         let program = &weir_helm_controller::settings::PROGRAM;
-        let flags: weir_helm_controller::settings::Flags = parse(program, &own)?;
+        let mut flags: weir_helm_controller::settings::Flags = parse(program, &own)?;
+        flags.offline = offline;
         let adjusted = settings(program, &flags.common, &flags.jitter)?;
-        let mut runtime = Runtime::new(adjusted, client.clone()).with_events();
+        let mut runtime = runtime_of(adjusted);
         weir_helm_controller::wiring::set_up(&mut runtime, &flags).map_err(|error| failed(program, error))?;
         spawn(&mut stops, &mut tasks, program, runtime);
         Ok(Self { stops, tasks })

@@ -53,6 +53,7 @@ impl Services {
     pub fn allocate(&mut self, service: &mut Value, old: Option<&Value>) -> Result<(), Vec<Cause>> {
         if let Some(old) = old {
             keep(service, old);
+            check_address_stays(service, old)?;
             self.release(old);
         }
         let result = self.allocate_fresh(service);
@@ -210,6 +211,18 @@ fn keep(service: &mut Value, old: &Value) {
     }
 }
 
+/// A service keeps the address it has, unless its type changes to or from one without.
+fn check_address_stays(service: &Value, old: &Value) -> Result<(), Vec<Cause>> {
+    let (spec, old_spec) = (&service["spec"], &old["spec"]);
+    let is_external = |spec: &Value| spec["type"] == "ExternalName";
+    let kept = unset(old_spec, "clusterIP") || spec["clusterIP"] == old_spec["clusterIP"];
+    if kept || is_external(spec) || is_external(old_spec) {
+        return Ok(());
+    }
+    let shown = Some(json!([spec["clusterIP"]]).to_string());
+    Err(vec![cause("spec.clusterIPs[0]", CauseReason::Invalid, shown, "may not change once set")])
+}
+
 fn cause(field: &str, reason: CauseReason, value: Option<String>, detail: &str) -> Cause {
     Cause { field: field.to_owned(), reason, value, detail: detail.to_owned() }
 }
@@ -262,6 +275,9 @@ mod tests {
         let mut new = service(&json!({ "type": "NodePort", "ports": [{ "port": 80, "protocol": "TCP" }] }));
         held.allocate(&mut new, Some(&old)).unwrap();
         assert_eq!(new["spec"], old["spec"]);
+        let mut moved = service(&json!({ "type": "NodePort", "clusterIP": "10.96.9.9" }));
+        let refused = held.allocate(&mut moved, Some(&old)).unwrap_err();
+        assert_eq!(refused[0].detail, "may not change once set");
         let mut outside = service(&json!({ "type": "NodePort", "ports": [{ "port": 80, "nodePort": 80 }] }));
         assert!(held.allocate(&mut outside, None).is_err());
     }

@@ -327,13 +327,15 @@ fn write(value: &mut Value, shape: &Shape) {
 
 /// The fields of a Go structure, worked out on the first call.
 fn structure(name: &'static str) -> Option<&'static Struct> {
-    static KNOWN: OnceLock<RwLock<HashMap<&'static str, Option<&'static Struct>>>> = OnceLock::new();
+    // By where the name is, which is faster to compare than what it says; a name has few places.
+    static KNOWN: OnceLock<RwLock<HashMap<usize, Option<&'static Struct>>>> = OnceLock::new();
     let known = KNOWN.get_or_init(RwLock::default);
-    if let Some(found) = known.read().get(name) {
+    let place = name.as_ptr() as usize;
+    if let Some(found) = known.read().get(&place) {
         return *found;
     }
     let built = build(name).map(|built| &*Box::leak(Box::new(built)));
-    known.write().insert(name, built);
+    known.write().insert(place, built);
     built
 }
 

@@ -469,7 +469,14 @@ fn status(pod: &Value, scene: &Scene, bound: Timestamp, now: Timestamp) -> Value
     let containers = |key: &str, init: bool| -> Vec<Value> {
         items(&pod["spec"], key)
             .iter()
-            .map(|container| container_status(container, scene, init, bound))
+            .map(|container| {
+                let mut status = container_status(container, scene, init, bound);
+                if status["state"].get("waiting").is_none() {
+                    let (uid, name) = (text(&pod["metadata"], "uid"), text(container, "name"));
+                    status["containerID"] = json!(format!("testenv://{uid}/{name}"));
+                }
+                status
+            })
             .collect()
     };
     status["containerStatuses"] = json!(containers("containers", false));

@@ -20,7 +20,10 @@ impl Comparison {
     }
 
     /// Without the fields of the set and all below them.
-    pub(crate) fn without(&self, ignored: &FieldSet) -> Comparison {
+    pub(crate) fn without(self, ignored: &FieldSet) -> Comparison {
+        if ignored.is_empty() || self.is_same() {
+            return self;
+        }
         Comparison {
             added: self.added.recursive_difference(ignored),
             modified: self.modified.recursive_difference(ignored),

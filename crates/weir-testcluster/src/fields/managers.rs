@@ -1,6 +1,7 @@
 //! `metadata.managedFields`: who owns which fields, and how writes change that.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
@@ -194,7 +195,12 @@ impl Managed {
 }
 
 /// Fields of metadata that nobody owns.
-fn unowned() -> FieldSet {
+fn unowned() -> &'static FieldSet {
+    static UNOWNED: LazyLock<FieldSet> = LazyLock::new(unowned_fields);
+    &UNOWNED
+}
+
+fn unowned_fields() -> FieldSet {
     let mut out = FieldSet::default();
     for path in [
         &["apiVersion"][..],
@@ -278,10 +284,11 @@ fn update_books(live: &Value, new: &Value, mut managed: Managed, write: &Write<'
         api_version: write.api_version.to_owned(),
         subresource: write.subresource.to_owned(),
         time: Some(write.now.to_owned()),
-        set: written.difference(&changes.removed).difference(&unowned()),
+        set: written.difference(&changes.removed).difference(unowned()),
     };
     for entry in &mut managed.0 {
-        entry.set = entry.set.difference(&written).difference(&changes.removed);
+        entry.set.subtract(&written);
+        entry.set.subtract(&changes.removed);
     }
     // What the writer owned before stays its own; the loop above took it away where it was written again.
     match managed.0.iter_mut().find(|entry| entry.is_same_manager(&own)) {
@@ -329,7 +336,8 @@ pub(crate) fn apply(
     let place = managed.0.iter().position(|entry| entry.is_same_manager(&own));
     let last = place.map(|place| managed.0.remove(place));
     managed.0.retain(|entry| (write.is_served)(&entry.api_version));
-    if let Some(last) = &last {
+    // What was applied last and still is cannot go.
+    if let Some(last) = last.as_ref().filter(|last| !last.set.is_within(&own.set)) {
         let mut all = own.set.clone();
         for entry in &managed.0 {
             all.extend(&entry.set);
@@ -348,7 +356,8 @@ pub(crate) fn apply(
             conflicts
                 .extend(theirs.paths().into_iter().map(|field| Conflict { manager: manager.clone(), field }));
         }
-        entry.set = entry.set.difference(&theirs).difference(&changes.removed);
+        entry.set.subtract(&theirs);
+        entry.set.subtract(&changes.removed);
     }
     if !conflicts.is_empty() {
         conflicts.sort_by(|a, b| a.manager.cmp(&b.manager));
@@ -360,7 +369,7 @@ pub(crate) fn apply(
         // Nothing was written, so there is no time of a write.
         own.time = last.and_then(|last| last.time);
     }
-    own.set = own.set.difference(&unowned());
+    own.set = own.set.difference(unowned());
     if !own.set.is_empty() {
         managed.0.push(own);
     }

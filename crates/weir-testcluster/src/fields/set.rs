@@ -234,6 +234,21 @@ impl FieldSet {
         out
     }
 
+    /// Whether the other set has all paths of this one.
+    pub(crate) fn is_within(&self, other: &FieldSet) -> bool {
+        self.members.is_subset(&other.members)
+            && self.children.iter().all(|(element, below)| {
+                other.children.get(element).is_some_and(|theirs| below.is_within(theirs))
+            })
+    }
+
+    /// Takes out the paths of the other set.
+    pub(crate) fn subtract(&mut self, other: &FieldSet) {
+        if !other.is_empty() {
+            *self = self.difference(other);
+        }
+    }
+
     pub(crate) fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet {
             members: self.members.intersection(&other.members).cloned().collect(),

@@ -8,6 +8,7 @@ use weir_base::tree::{Files, MemoryTree};
 use weir_helm::capabilities::KubeVersion;
 use weir_helm::chart;
 use weir_helm::lint::{self, Finding, LintInput, Severity};
+use weir_helm::schema::Documents;
 use weir_helm::values::Table;
 
 use super::{Machine, ValueArguments, go_error, tree};
@@ -106,7 +107,7 @@ fn check(
         namespace,
         kube_version,
         skip_schema,
-        documents: None,
+        documents: &Documents::Missing,
         chart_directory,
         host: Box::new(Machine { resolve_names: false, lint: true }),
     };

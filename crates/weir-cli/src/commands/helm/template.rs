@@ -276,7 +276,8 @@ fn render(
     let all =
         values::coalesce(&chart, given, Mode::Coalesce).map_err(|error| Error::Helm(error.to_string()))?;
     if !arguments.skip_schema_validation {
-        schema::validate(&chart, &all, None).map_err(|error| Error::Helm(error.to_string()))?;
+        schema::validate(&chart, &all, &schema::Documents::Missing)
+            .map_err(|error| Error::Helm(error.to_string()))?;
     }
     let input = RenderInput {
         release,

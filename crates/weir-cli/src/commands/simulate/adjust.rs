@@ -17,6 +17,8 @@ use crate::view;
 pub(crate) const OFFLINE: &str = "simulate.weir.dev/offline";
 /// Failed Kustomizations are tried again this soon: nobody waits for intervals in a simulation.
 const RETRY: Duration = Duration::from_secs(2);
+/// Sources are looked at once: what time passes in a simulation changes nothing about them.
+const SOURCE_INTERVAL: Duration = Duration::from_hours(24);
 
 /// The changes of one simulation.
 #[derive(Debug, Clone)]
@@ -41,6 +43,10 @@ pub(crate) struct Adjustments {
 impl Adjustments {
     /// Changes an object.
     pub(crate) fn apply(&self, object: &mut Value) {
+        let is_source = view::text(object, "/apiVersion").starts_with("source.toolkit.fluxcd.io/");
+        if is_source && object["spec"]["interval"].is_string() {
+            lengthen(&mut object["spec"]["interval"]);
+        }
         let (group, _) = weir_manifest::split_api_version(view::text(object, "/apiVersion"));
         match (group, view::text(object, "/kind")) {
             ("apiextensions.k8s.io", "CustomResourceDefinition") => {
@@ -92,6 +98,9 @@ impl Adjustments {
             }
             ("helm.toolkit.fluxcd.io", "HelmRelease") => {
                 self.shorten(object, &json!("5m"));
+                if object["spec"]["chart"]["spec"].is_object() {
+                    lengthen(&mut object["spec"]["chart"]["spec"]["interval"]);
+                }
                 if self.any_chart_version && object["spec"]["chart"]["spec"].is_object() {
                     object["spec"]["chart"]["spec"]["version"] = json!("*-0");
                 }
@@ -129,6 +138,13 @@ impl Adjustments {
         if !longest(given, self.wait) {
             object["spec"]["timeout"] = json!(GoDuration::from(self.wait).to_string());
         }
+    }
+}
+
+/// Makes the interval of a source so long that it does not come in a simulation.
+fn lengthen(interval: &mut Value) {
+    if longest(interval, SOURCE_INTERVAL) || interval.is_null() {
+        *interval = json!(GoDuration::from(SOURCE_INTERVAL).to_string());
     }
 }
 
@@ -206,8 +222,8 @@ mod tests {
     #[test]
     fn the_fleet_is_served_from_here_by_whatever_name() {
         let served =
-            json!({"url": "http://127.0.0.1:1/fleet.git", "ref": {"branch": "main"}, "interval": "1m"});
-        let spec = |url: &str| json!({"url": url, "ref": {"tag": "v1"}, "interval": "1m", "secretRef": {"name": "key"}});
+            json!({"url": "http://127.0.0.1:1/fleet.git", "ref": {"branch": "main"}, "interval": "24h0m0s"});
+        let spec = |url: &str| json!({"url": url, "ref": {"tag": "v1"}, "interval": "24h0m0s", "secretRef": {"name": "key"}});
         check(
             true,
             source("GitRepository", "flux-system", spec("https://elsewhere.example/x")),
@@ -221,9 +237,10 @@ mod tests {
     #[test]
     fn sources_of_the_network_are_not_fetched_offline() {
         let spec = json!({"url": "oci://registry.example/x", "interval": "1m"});
-        let stubbed = json!({"url": "oci://registry.example/x", "interval": "1m", "suspend": true});
+        let stubbed = json!({"url": "oci://registry.example/x", "interval": "24h0m0s", "suspend": true});
         check(true, source("OCIRepository", "x", spec.clone()), stubbed);
-        check(false, source("OCIRepository", "x", spec.clone()), spec);
+        let looked_at_once = json!({"url": "oci://registry.example/x", "interval": "24h0m0s"});
+        check(false, source("OCIRepository", "x", spec), looked_at_once);
     }
 
     #[test]

@@ -30,7 +30,10 @@ pub(crate) fn summary(report: &Report) -> String {
         }
     }
     let end = if report.settled { "" } else { ", stopped by the deadline" };
-    format!("{} of {}: {} in {}{end}", report.path, report.revision, parts.join(", "), seconds(report.took))
+    let took = seconds(report.took);
+    let simulated = report.simulated.saturating_sub(report.took).as_secs();
+    let took = if simulated > 0 { format!("{took} ({} simulated)", seconds(report.simulated)) } else { took };
+    format!("{} of {}: {} in {took}{end}", report.path, report.revision, parts.join(", "))
 }
 
 fn add(report: &Report, owner: &str, depth: usize, out: &mut String) {

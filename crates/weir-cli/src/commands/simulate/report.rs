@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::adjust::OFFLINE;
 use super::change::Change;
+use super::pods;
 use crate::kind::Kind;
 use crate::view;
 
@@ -65,6 +66,8 @@ pub(crate) struct Report {
     pub(crate) revision: String,
     pub(crate) path: String,
     pub(crate) took: Duration,
+    /// The time that passed within the simulation.
+    pub(crate) simulated: Duration,
     /// Nothing moved any more when it ended.
     pub(crate) settled: bool,
     pub(crate) rows: Vec<Row>,
@@ -81,6 +84,18 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Says of health checks that failed what pods wait for.
+    pub(crate) fn look_at_pods(&mut self, all: &[Value]) {
+        for row in self.rows.iter_mut().filter(|row| row.message.contains("timeout waiting for: [")) {
+            for line in pods::waiting(all, &row.message) {
+                if !row.message.contains(&line) {
+                    row.message.push('\n');
+                    row.message.push_str(&line);
+                }
+            }
+        }
+    }
+
     /// Reads the objects as they are at the end.
     pub(crate) fn new(objects: &[Value]) -> Self {
         let mut rows: Vec<Row> = objects.iter().map(row).collect();
@@ -123,6 +138,7 @@ impl Report {
             .collect();
         json!({
             "revision": self.revision, "path": self.path, "seconds": self.took.as_secs_f64(),
+            "simulatedSeconds": self.simulated.as_secs_f64(),
             "settled": self.settled, "good": self.is_good(), "objects": rows, "order": self.order,
             "cycles": self.cycles, "missingKinds": self.missing_kinds, "notes": self.notes,
             "base": self.base, "changes": changes,
@@ -150,6 +166,9 @@ fn row(object: &Value) -> Row {
     needs.extend(reference(object, &spec["sourceRef"], kind));
     needs.extend(reference(object, &spec["chartRef"], "HelmChart"));
     needs.extend(reference(object, &spec["chart"]["spec"]["sourceRef"], "HelmRepository"));
+    if let Some((namespace, name)) = view::text(object, "/status/helmChart").split_once('/') {
+        needs.push(format!("HelmChart/{namespace}/{name}"));
+    }
     for dependency in spec["dependsOn"].as_array().into_iter().flatten() {
         needs.extend(reference(object, dependency, kind));
     }
@@ -228,6 +247,20 @@ fn block(rows: &mut [Row]) {
     }
 }
 
+/// What messages of controllers say, in a few words: the first that fits.
+const CAUSES: &[(&str, &str)] = &[
+    ("values don't meet the specifications of the schema", "values do not fit the schema of the chart"),
+    ("execution error at (", "a template fails"),
+    (": executing \"", "a template fails"),
+    ("parse error at (", "a template cannot be read"),
+    ("chart with version matching", "no version of the chart fits"),
+    ("chart values reference", "values from elsewhere are missing"),
+    ("substitute from '", "variables to substitute are missing"),
+    ("variable substitution failed", "a variable cannot be substituted"),
+    ("MalformedYAMLError", "YAML cannot be read"),
+    ("no such file or directory", "a file is missing"),
+];
+
 fn explain(rows: &mut [Row]) {
     let known: BTreeMap<String, (Verdict, String)> =
         rows.iter().map(|row| (row.id.clone(), (row.verdict, row.message.clone()))).collect();
@@ -245,6 +278,8 @@ fn explain(rows: &mut [Row]) {
             "its path does not exist".to_owned()
         } else if let Some(absent) = absent {
             format!("needs {absent}, which does not exist")
+        } else if let Some((_, cause)) = CAUSES.iter().find(|(part, _)| row.message.contains(part)) {
+            (*cause).to_owned()
         } else {
             match (row.reason.as_str(), unready) {
                 ("BuildFailed", _) => "the build fails".to_owned(),
