@@ -90,6 +90,8 @@ pub mod annotation {
     pub const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
     /// Asks to reset failure counts, together with an equal [`REQUESTED_AT`].
     pub const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
+    /// Asks for one run of a suspended object, together with an equal [`REQUESTED_AT`]. Flux ignores it.
+    pub const RECONCILE_ONCE_AT: &str = "weir.dev/reconcileOnceAt";
     /// Prefix of annotations that are copied to events.
     pub const EVENT_PREFIX: &str = "event.toolkit.fluxcd.io/";
     /// Leaves an applied object alone when `disabled`; also a label.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::annotation::{FORCE_AT, REQUESTED_AT};
+use crate::names::annotation::{FORCE_AT, RECONCILE_ONCE_AT, REQUESTED_AT};
 
 /// Annotations of an object.
 pub type Annotations = BTreeMap<String, String>;
@@ -54,6 +54,11 @@ pub fn handle_force(
     last_handled_force_at: Option<&str>,
 ) -> Handled {
     handle(annotations, FORCE_AT, last_handled_reconcile_at, last_handled_force_at)
+}
+
+/// Whether a suspended object is to run once: asked together with a reconcile request that was not handled yet.
+pub fn is_asked_once(annotations: Option<&Annotations>, last_handled_reconcile_at: Option<&str>) -> bool {
+    handle(annotations, RECONCILE_ONCE_AT, last_handled_reconcile_at, None).act
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 pub mod apply;
 pub mod change;
 pub mod cluster;
+pub mod dependencies;
 pub mod described;
 pub mod drift;
 pub mod expression;

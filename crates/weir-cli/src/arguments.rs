@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use weir_api::GoDuration;
 
 use crate::commands::{
-    build, check, debug, delete, dev, envsubst, events, export, get, helm, kustomize, logs, reconcile,
+    build, check, debug, delete, dev, diff, envsubst, events, export, get, helm, kustomize, logs, reconcile,
     resume, simulate, stats, suspend, trace, tree, version,
 };
 
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Simulate(simulate::Arguments),
     /// Print what a controller would apply, made from local files
     Build(build::Arguments),
+    /// Print what would change in the cluster, or since an earlier build
+    Diff(diff::Arguments),
     /// Build kustomizations offline
     Kustomize(kustomize::Arguments),
     /// Render, check, show and package Helm charts offline

@@ -87,6 +87,15 @@ pub(crate) async fn compare(
     Err(format!("unable to determine cluster state: {text}"))
 }
 
+/// An object of a manifest as it is applied: with the marks of its release.
+pub(crate) fn desired(item: Json, release: &str, namespace: &str) -> Result<Json, String> {
+    let mut desired = normalise(item).map_err(|error| error.to_string())?;
+    object::set_metadata(&mut desired, "labels", [("app.kubernetes.io/managed-by", "Helm")]);
+    let annotations = [("meta.helm.sh/release-name", release), ("meta.helm.sh/release-namespace", namespace)];
+    object::set_metadata(&mut desired, "annotations", annotations);
+    Ok(desired)
+}
+
 enum Outcome {
     Same,
     Excluded,
@@ -100,13 +109,7 @@ async fn compare_one(
     rules: &Rules,
     clean_up: &CleanUp,
 ) -> Result<Outcome, String> {
-    let mut desired = normalise(item).map_err(|error| error.to_string())?;
-    object::set_metadata(&mut desired, "labels", [("app.kubernetes.io/managed-by", "Helm")]);
-    let annotations = [
-        ("meta.helm.sh/release-name", record.name.as_str()),
-        ("meta.helm.sh/release-namespace", record.namespace.as_str()),
-    ];
-    object::set_metadata(&mut desired, "annotations", annotations);
+    let desired = desired(item, &record.name, &record.namespace)?;
     let opted_out = |value: &Json| {
         [object::label(value, OPT_OUT), object::annotation(value, OPT_OUT)]
             .into_iter()

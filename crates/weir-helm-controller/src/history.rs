@@ -145,8 +145,8 @@ pub fn truncate_plainly(history: &mut Vec<ReleaseSnapshot>) {
 
 /// Takes the records an action wrote into the history.
 ///
-/// A new version is put first. A known one is brought up to date; it keeps its tests and the digest of its
-/// artifact.
+/// The newest version is put first if it is new. Known ones are brought up to date; they keep their tests and the digest
+/// of their artifact. Older ones that are not known were made by somebody else, and stay unknown.
 pub fn observe(
     history: &mut Vec<ReleaseSnapshot>,
     written: &[Record],
@@ -156,6 +156,7 @@ pub fn observe(
 ) {
     let mut written: Vec<&Record> = written.iter().collect();
     written.sort_by_key(|record| record.version);
+    let newest = written.last().map(|record| record.version);
     for record in written {
         match history.iter_mut().find(|known| known.version == record.version && known.name == record.name) {
             Some(known) => {
@@ -164,7 +165,10 @@ pub fn observe(
                 let test_hooks = known.test_hooks.take();
                 *known = ReleaseSnapshot { test_hooks, ..fresh };
             }
-            None => history.insert(0, snapshot(record, algorithm, oci_digest, actions.new)),
+            None if Some(record.version) == newest => {
+                history.insert(0, snapshot(record, algorithm, oci_digest, actions.new));
+            }
+            None => {}
         }
     }
     sort(history);
@@ -190,6 +194,15 @@ mod tests {
         record.info.first_deployed = "2026-01-02T03:04:05.678Z".to_owned();
         record.info.last_deployed.clone_from(&record.info.first_deployed);
         record
+    }
+
+    #[test]
+    fn older_versions_of_others_stay_unknown() {
+        let mut known = Vec::new();
+        let written = [record(4, Status::Superseded), record(5, Status::Deployed)];
+        let actions = Actions { new: "upgrade", known: "" };
+        observe(&mut known, &written, Algorithm::Sha256, "", actions);
+        assert_eq!(known.iter().map(|snapshot| snapshot.version).collect::<Vec<_>>(), [5]);
     }
 
     fn history(list: &[(i64, &str)]) -> Vec<ReleaseSnapshot> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,15 +14,20 @@ use weir_api::names::condition as types;
 use weir_api::source::{ExternalArtifact, HelmChart, OCIRepository};
 use weir_api::{FluxObject, condition};
 use weir_apply::cluster::Cluster;
+use weir_apply::dependencies::{self, DEPENDS_ON};
 use weir_apply::expression::{Expression, Numbers};
 use weir_apply::object::ObjectRef;
+use weir_base::clock::Clock;
+use weir_helm::values::Table;
+use weir_kms::Requests;
 use weir_runtime::{ObjectKey, Store};
+use weir_sops::KeyService;
 
 use crate::chart::{Source, SourceKind, SourceName};
 use crate::error::Error;
 use crate::settings::Settings;
-use crate::spec;
-use crate::values::{Found, ReferenceError, key};
+use crate::values::{Found, ReferenceError, compose, key};
+use crate::{decrypt, spec};
 
 /// The watched objects a run reads.
 #[derive(Debug, Clone)]
@@ -37,10 +43,6 @@ pub struct Stores {
 }
 
 const GROUP: &str = "helm.toolkit.fluxcd.io";
-/// The annotation that names dependencies of any kind, as `Kind/[namespace/]name`, with commas between them. Flux
-/// ignores it.
-pub const DEPENDS_ON: &str = "weir.dev/depends-on";
-
 /// The keys of the dependencies, in the order of the spec.
 pub fn dependency_keys(object: &HelmRelease) -> Vec<ObjectKey> {
     let own = spec::namespace(object);
@@ -98,46 +100,11 @@ pub async fn check_dependencies(
             return Err(waiting(format!("dependency '{key}' is not ready")));
         }
     }
-    check_other_kinds(local, object).await.map_err(waiting)
-}
-
-/// Checks the dependencies of other kinds that [`DEPENDS_ON`] names: observed and ready, as those of the spec.
-async fn check_other_kinds(local: &dyn Cluster, object: &HelmRelease) -> Result<(), String> {
     let annotations = object.metadata.annotations.as_ref();
-    let entries = annotations.and_then(|found| found.get(DEPENDS_ON)).map(String::as_str).unwrap_or_default();
-    for entry in entries.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        let parts: Vec<&str> = entry.split('/').collect();
-        let (kind, namespace, name) = match parts[..] {
-            [kind, name] => (kind, spec::namespace(object), name),
-            [kind, namespace, name] => (kind, namespace, name),
-            _ => ("", "", ""),
-        };
-        let key = ObjectKey::new(namespace, name);
-        let reference = match kind {
-            "HelmRelease" => release_reference(&key),
-            "Kustomization" => ObjectRef {
-                group: "kustomize.toolkit.fluxcd.io".to_owned(),
-                version: "v1".to_owned(),
-                kind: kind.to_owned(),
-                ..release_reference(&key)
-            },
-            _ => {
-                return Err(format!(
-                    "annotation {DEPENDS_ON}: '{entry}' is not 'Kustomization/[namespace/]name' or 'HelmRelease/[namespace/]name'"
-                ));
-            }
-        };
-        let found: Json = read(local, &reference)
-            .await
-            .map_err(|error| format!("unable to get '{kind}/{key}' dependency: {error}"))?;
-        let conditions = found["status"]["conditions"].as_array().into_iter().flatten();
-        let mut ready = conditions.filter(|condition| condition["type"] == types::READY);
-        let is_ready = ready.any(|condition| condition["status"] == "True");
-        if !is_ready || found["status"]["observedGeneration"] != found["metadata"]["generation"] {
-            return Err(format!("dependency '{kind}/{key}' is not ready"));
-        }
+    match annotations.and_then(|annotations| annotations.get(DEPENDS_ON)) {
+        Some(text) => dependencies::check(local, text, spec::namespace(object)).await.map_err(waiting),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn release_reference(key: &ObjectKey) -> ObjectRef {
@@ -234,13 +201,36 @@ async fn find<K: weir_runtime::Watched + FluxObject>(
     Ok(source(&found))
 }
 
-/// What the value references of a HelmRelease lead to; each object is read once.
+/// The values of a HelmRelease: what its references lead to and those of its spec, decrypted if it names keys.
+///
+/// # Errors
+/// [`Error::Values`]: what is missing, does not fit or cannot be decrypted.
+pub async fn values(
+    local: &dyn Cluster,
+    object: &HelmRelease,
+    requests: &Requests,
+    clock: &Arc<dyn Clock>,
+) -> Result<Table, Error> {
+    let keys = decrypt::keys(local, object, requests, clock).await?;
+    let keys = keys.as_ref().map(|keys| keys as &dyn KeyService);
+    let references = references(local, object, keys).await?;
+    let given = object.spec.values.as_ref();
+    let plain = match keys {
+        Some(keys) => decrypt::inline(given, keys).await?,
+        None => None,
+    };
+    compose(spec::namespace(object), plain.as_ref().or(given), &references)
+        .map_err(|error| Error::Values(error.to_string()))
+}
+
+/// What the value references of a HelmRelease lead to, decrypted with `keys`; each object is read once.
 ///
 /// # Errors
 /// An object or key that is missing and not optional, or an object that cannot be read.
 pub async fn references(
     local: &dyn Cluster,
     object: &HelmRelease,
+    keys: Option<&dyn KeyService>,
 ) -> Result<Vec<(ValuesReference, Found)>, Error> {
     let namespace = spec::namespace(object);
     let mut read: HashMap<(ValuesSourceKind, &str), Option<Json>> = HashMap::new();
@@ -268,7 +258,7 @@ pub async fn references(
             };
             Err(Error::Values(error.to_string()))
         };
-        let outcome = match live {
+        let mut outcome = match live {
             None => missing("resource not found")?,
             Some(live) => match live["data"][key(reference)].as_str() {
                 None => missing("key not found")?,
@@ -281,6 +271,13 @@ pub async fn references(
                 },
             },
         };
+        if let (Some(keys), Found::Data(data)) = (keys, &mut outcome) {
+            *data = decrypt::referenced(reference, std::mem::take(data), keys).await.map_err(|reason| {
+                let reference = Box::new(reference.clone());
+                let error = ReferenceError { reference, namespace: namespace.to_owned(), reason };
+                Error::Values(error.to_string())
+            })?;
+        }
         found.push((reference.clone(), outcome));
     }
     Ok(found)

@@ -4,25 +4,29 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 use weir_api::helm::HelmRelease;
+use weir_apply::cluster::Cluster;
 use weir_apply::memory::MemoryCluster;
 use weir_apply::write::WriteCluster;
-use weir_base::clock::SystemClock;
+use weir_base::clock::{Clock, SystemClock};
 use weir_helm::action::ContentFailed;
 use weir_helm::capabilities::Capabilities;
 use weir_helm::chart::Chart;
+use weir_helm::content::Content;
 use weir_helm::manifest::SplitRule;
 use weir_helm::postrender::post_render;
 use weir_helm::render::ReleaseInfo;
+use weir_helm::values::Table;
+use weir_kms::Requests;
 use weir_runtime::FeatureGates;
 
 use crate::content::Maker;
 use crate::settings::PROGRAM;
-use crate::{observe, post_render as changes, spec, values};
+use crate::{observe, post_render as changes, spec};
 
 /// The manifests and then the hooks that a first installation of `chart` would consist of, as YAML.
 ///
 /// Values are put together and manifests changed as the controller does. `others` are the ConfigMaps and Secrets that the
-/// HelmRelease refers to; templates that look objects up see these alone, and the default capabilities of Helm.
+/// HelmRelease refers to, the decryption Secret among them; templates that look objects up see these alone, and the default capabilities of Helm.
 ///
 /// # Errors
 /// Values that are not there or do not fit, and charts that do not render; the texts are those of the controller.
@@ -31,32 +35,15 @@ pub async fn build(object: &HelmRelease, chart: Chart, others: &[Json]) -> Resul
     for other in others {
         cluster.put(plain_data(other, spec::namespace(object)));
     }
-    let references = observe::references(&cluster, object).await.map_err(|error| error.to_string())?;
-    let given = values::compose(spec::namespace(object), object.spec.values.as_ref(), &references)
-        .map_err(|error| error.to_string())?;
-    let maker = Maker {
-        cluster: Arc::new(cluster) as Arc<dyn WriteCluster>,
-        clock: Arc::new(SystemClock),
-        dns: false,
-        skip_schema: object.spec.install.as_ref().is_some_and(|install| install.disable_schema_validation),
-        offline: true,
-        capabilities: Some(Capabilities::default()),
-    };
-    let gates = FeatureGates::with(PROGRAM.feature_gates, &[]);
-    let strategy = changes::strategy(spec::post_render_strategy(object, &gates));
-    let post_rendered = Arc::new(object.clone());
-    let make = maker.make(move |files| {
-        let mut run = |text: &str| changes::run(&post_rendered, text);
-        post_render(&files, strategy, SplitRule::default(), &mut run)
-            .map_err(|error| ContentFailed(error.to_string()))
-    });
+    let given = given(object, &cluster).await?;
     let info = ReleaseInfo {
         name: spec::release_name(object),
         namespace: spec::release_namespace(object).to_owned(),
         revision: 1,
         is_upgrade: false,
     };
-    let content = make(info, chart, given).await.map_err(|error| error.to_string())?;
+    let content =
+        content(object, chart, given, info, Arc::new(cluster), Some(Capabilities::default())).await?;
     let mut text = content.manifest;
     for hook in &content.sorted.hooks {
         text.push_str("---\n");
@@ -66,8 +53,43 @@ pub async fn build(object: &HelmRelease, chart: Chart, others: &[Json]) -> Resul
     Ok(text)
 }
 
+/// The values of a HelmRelease, from ConfigMaps and Secrets of `sources`.
+pub(crate) async fn given(object: &HelmRelease, sources: &dyn Cluster) -> Result<Table, String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let requests = Requests::new().map_err(|error| error.to_string())?;
+    observe::values(sources, object, &requests, &clock).await.map_err(|error| error.to_string())
+}
+
+/// The content of a release as the controller makes it.
+pub(crate) async fn content(
+    object: &HelmRelease,
+    chart: Chart,
+    given: Table,
+    info: ReleaseInfo,
+    cluster: Arc<dyn WriteCluster>,
+    capabilities: Option<Capabilities>,
+) -> Result<Content, String> {
+    let maker = Maker {
+        cluster,
+        clock: Arc::new(SystemClock),
+        dns: false,
+        skip_schema: object.spec.install.as_ref().is_some_and(|install| install.disable_schema_validation),
+        offline: capabilities.is_some(),
+        capabilities,
+    };
+    let gates = FeatureGates::with(PROGRAM.feature_gates, &[]);
+    let strategy = changes::strategy(spec::post_render_strategy(object, &gates));
+    let post_rendered = Arc::new(object.clone());
+    let make = maker.make(move |files| {
+        let mut run = |text: &str| changes::run(&post_rendered, text);
+        post_render(&files, strategy, SplitRule::default(), &mut run)
+            .map_err(|error| ContentFailed(error.to_string()))
+    });
+    make(info, chart, given).await.map_err(|error| error.to_string())
+}
+
 /// An object of a file as the API server would keep it: in a namespace, `stringData` as data.
-fn plain_data(object: &Json, namespace: &str) -> Json {
+pub(crate) fn plain_data(object: &Json, namespace: &str) -> Json {
     use base64::Engine as _;
     let mut object = object.clone();
     if object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
@@ -82,13 +104,13 @@ fn plain_data(object: &Json, namespace: &str) -> Json {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
     use weir_base::tree::{File, MemoryTree};
 
     use super::*;
 
-    fn chart() -> Chart {
+    pub(crate) fn chart() -> Chart {
         let mut tree = MemoryTree::default();
         let files = [
             ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
@@ -108,7 +130,7 @@ mod tests {
         Chart::from_tree(&tree, "").unwrap()
     }
 
-    fn release(spec: Json) -> HelmRelease {
+    pub(crate) fn release(spec: Json) -> HelmRelease {
         let mut spec = spec;
         spec["interval"] = "1m".into();
         let object = json!({

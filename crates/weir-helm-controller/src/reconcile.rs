@@ -21,6 +21,7 @@ use weir_helm::chart::Chart;
 use weir_helm::metadata::Metadata;
 use weir_helm::release::Record;
 use weir_helm::values::Table;
+use weir_kms::Requests;
 use weir_runtime::{Conclusion, Ended, Notice, Pass, Reconciler, Run, Trigger};
 
 use crate::act::{Outcome, Work};
@@ -33,7 +34,7 @@ use crate::observe::{self, Stores};
 use crate::settings::Settings;
 use crate::state::{self, Next, State};
 use crate::status::{self, Done, Subject};
-use crate::{finalize, spec, values};
+use crate::{finalize, recover, spec};
 
 /// How many charts are kept in memory, and of how many the name and version are known.
 const CHARTS_MAX: usize = 8;
@@ -118,6 +119,8 @@ pub struct HelmReleaseReconciler {
     pub loaded: LoadedCharts,
     /// What the flags say.
     pub settings: Settings,
+    /// Sends requests to the services that have keys of encrypted values.
+    pub requests: Requests,
     /// The clock.
     pub clock: Arc<dyn Clock>,
 }
@@ -146,7 +149,7 @@ impl Reconciler for HelmReleaseReconciler {
     }
 
     fn conclude(&self, object: &mut HelmRelease, pass: Pass<'_, Done, Error>, ended: Ended) -> Conclusion {
-        status::conclude(object, &pass, ended)
+        status::conclude(object, &pass, ended, &self.settings.gates)
     }
 }
 
@@ -226,6 +229,9 @@ impl HelmReleaseReconciler {
             return Err(Error::InvalidChartReference);
         }
         let checks = Arc::new(compile_checks(object)?);
+        if object.spec.rollback.as_ref().is_some_and(|rollback| rollback.recreate) {
+            tracing::warn!("spec.rollback.recreate has no effect any more: remove it");
+        }
         crate::template::reconcile(self, progress, object).await?;
         let job = Box::pin(self.prepare(progress, object, checks)).await?;
         let result = Box::pin(self.release(progress, object, &job)).await;
@@ -249,9 +255,7 @@ impl HelmReleaseReconciler {
         let artifact = source
             .ready(&name)
             .map_err(|message| Error::SourceNotReady { message, retry: self.settings.requeue_dependency })?;
-        let references = observe::references(&*local, object).await?;
-        let given = values::compose(spec::namespace(object), object.spec.values.as_ref(), &references)
-            .map_err(|error| Error::Values(error.to_string()))?;
+        let given = observe::values(&*local, object, &self.requests, &self.clock).await?;
         let (metadata, oci_digest) = self.metadata(artifact, name.kind).await?;
         let cluster = self.clusters.target(object).await.map_err(|error| Error::Client(error.to_string()))?;
         progress.update(&mut |object| clear_stale(object, self.clock.now()));
@@ -383,6 +387,7 @@ impl HelmReleaseReconciler {
     ) -> Result<Done, Error> {
         let mut forced = Self::take_force_request(progress, object);
         let mut done: HashSet<Kind> = HashSet::new();
+        let mut recovers = false;
         for _ in 0..ROUNDS_MAX {
             let current = progress.snapshot();
             let mut records = job.work.storage().history().await.map_err(|error| {
@@ -403,7 +408,18 @@ impl HelmReleaseReconciler {
                 let record = records.iter().find(|record| record.version == snapshot.version);
                 record.is_some_and(|record| history::verify(snapshot, record).is_ok())
             };
-            let next = state::next(&current, &self.settings.gates, &state, force, has_record);
+            let mut next = state::next(&current, &self.settings.gates, &state, force, has_record);
+            if matches!(next, Next::Exhausted | Next::NoTarget)
+                && done.is_empty()
+                && self.may_recover(object, job, records.last()).await
+            {
+                tracing::info!("trying again: the cause of the exhausted retries may have gone");
+                recovers = true;
+                next = state::next(&current, &self.settings.gates, &state, true, has_record);
+            }
+            if recovers && next == Next::Nothing {
+                progress.update(&mut |object| clear_failures(object));
+            }
             let last = records.pop();
             drop(records);
             let Some((kind, name)) = kind_of(&next) else {
@@ -433,6 +449,20 @@ impl HelmReleaseReconciler {
             done.insert(kind);
         }
         Err(Error::Again)
+    }
+
+    /// Whether a release that was given up is tried again in this run.
+    async fn may_recover(&self, object: &HelmRelease, job: &Job, last: Option<&Record>) -> bool {
+        let Some(due) = recover::due(object) else { return false };
+        if !recover::is_on(object, &self.settings.gates) {
+            return false;
+        }
+        let now = self.clock.now();
+        if now >= due {
+            return true;
+        }
+        let Some(last) = last else { return false };
+        recover::is_healed(&*job.work.cluster, last, &job.work.checks, now).await
     }
 
     fn take_force_request<P: Progress>(progress: &P, object: &HelmRelease) -> bool {

@@ -31,6 +31,7 @@ pub const PROGRAM: Program = Program {
         ("ExternalArtifact", false),
         ("OOMWatch", false),
         ("ObjectLevelWorkloadIdentity", false),
+        ("RecoverExhaustedReleases", false),
         ("UseHelm3Defaults", false),
     ],
 };

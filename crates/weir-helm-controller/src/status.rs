@@ -7,10 +7,10 @@ use weir_api::condition::{self, Stamp};
 use weir_api::helm::{HelmRelease, ReleaseSnapshot};
 use weir_api::names::{condition as types, reason};
 use weir_api::{FluxObject, GoDuration};
-use weir_runtime::{Classify as _, Conclusion, Ended, Failed, Notice, Pass, Requeue, Severity};
+use weir_runtime::{Classify as _, Conclusion, Ended, Failed, FeatureGates, Notice, Pass, Requeue, Severity};
 
 use crate::error::Error;
-use crate::{digest, history, spec};
+use crate::{digest, history, recover, spec};
 
 const GROUP: &str = "helm.toolkit.fluxcd.io";
 
@@ -192,7 +192,12 @@ pub fn succeeded(action: &str, snapshot: &ReleaseSnapshot) -> String {
 pub struct Done;
 
 /// Writes the outcome of a run into the status and says what follows.
-pub fn conclude(object: &mut HelmRelease, pass: &Pass<'_, Done, Error>, ended: Ended) -> Conclusion {
+pub fn conclude(
+    object: &mut HelmRelease,
+    pass: &Pass<'_, Done, Error>,
+    ended: Ended,
+    gates: &FeatureGates,
+) -> Conclusion {
     let generation = object.generation();
     match *pass {
         Pass::Suspended => {
@@ -203,7 +208,7 @@ pub fn conclude(object: &mut HelmRelease, pass: &Pass<'_, Done, Error>, ended: E
             object.set_observed_generation(generation);
             Conclusion { requeue: Requeue::Interval(object.spec.interval.to_std()), notices: Vec::new() }
         }
-        Pass::Reconciled(Err(Failed::Error(error))) => failed(object, error, ended),
+        Pass::Reconciled(Err(Failed::Error(error))) => failed(object, error, ended, gates),
         Pass::Finalized(Ok(())) => Conclusion::default(),
         Pass::Finalized(Err(Failed::Error(error))) => Conclusion {
             requeue: Requeue::Backoff,
@@ -220,7 +225,7 @@ pub fn conclude(object: &mut HelmRelease, pass: &Pass<'_, Done, Error>, ended: E
     }
 }
 
-fn failed(object: &mut HelmRelease, error: &Error, ended: Ended) -> Conclusion {
+fn failed(object: &mut HelmRelease, error: &Error, ended: Ended, gates: &FeatureGates) -> Conclusion {
     let message = error.to_string();
     let now = ended.now;
     if let Some(reason) = error.ready_reason() {
@@ -286,7 +291,12 @@ fn failed(object: &mut HelmRelease, error: &Error, ended: Ended) -> Conclusion {
         object.set_observed_generation(generation);
     }
     // The same again waits for its turn, as after a failure, but is none.
-    let requeue =
-        if matches!(error, Error::Again) { Requeue::Backoff } else { Requeue::for_class(error.class()) };
+    let requeue = match error {
+        Error::Again => Requeue::Backoff,
+        Error::Exhausted(_) | Error::NoTarget if recover::is_on(object, gates) => {
+            Requeue::Interval(object.spec.interval.to_std())
+        }
+        _ => Requeue::for_class(error.class()),
+    };
     Conclusion { requeue, notices }
 }

@@ -7,14 +7,16 @@ use weir_api::helm::HelmRelease;
 use weir_api::names::{condition as types, environment, reason};
 use weir_api::{Artifact, FluxObject, condition};
 use weir_artifact::fetch::{Fetcher, Options as FetchOptions};
+use weir_kms::Requests;
 use weir_runtime::{Change, Handle, Index, ObjectKey, Priority, Runtime, Store, Trigger, Watched};
 
 use crate::chart;
 use crate::clusters::KubernetesClusters;
 use crate::observe::{self, Stores};
+use crate::oom::{OomError, Watch};
 use crate::reconcile::{HelmReleaseReconciler, LoadedCharts};
 use crate::settings::{Flags, Settings};
-use crate::spec;
+use crate::{decrypt, spec};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -42,6 +44,9 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
             .filter(|host| !host.is_empty()),
         ..FetchOptions::default()
     })?;
+    if settings.gates.enabled("OOMWatch") {
+        watch_memory(runtime, flags)?;
+    }
     let watch_configs = !settings.gates.enabled("DisableConfigWatchers");
     let event_driven = settings.gates.enabled("EventDrivenReconciliation");
     let reconciler = HelmReleaseReconciler {
@@ -50,6 +55,7 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
         charts: Arc::new(charts),
         loaded: LoadedCharts::default(),
         settings,
+        requests: Requests::new()?,
         clock: runtime.clock(),
     };
     let handle = runtime.controller(&releases, reconciler, |_| {});
@@ -79,6 +85,28 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// Ends the process in order when its memory runs out.
+fn watch_memory(runtime: &mut Runtime, flags: &Flags) -> Result<(), OomError> {
+    let watch = Watch::new(
+        &flags.oom_watch_max_memory_path,
+        &flags.oom_watch_current_memory_path,
+        flags.oom_watch_memory_threshold,
+        flags.oom_watch_interval,
+    )?;
+    let Some(watch) = watch else {
+        tracing::info!("the container has no memory limit: OOMWatch does nothing");
+        return Ok(());
+    };
+    let stop = runtime.stop();
+    runtime.always(async move {
+        tokio::select! {
+            () = watch.reached() => stop.cancel(),
+            () = stop.cancelled() => {}
+        }
+    });
+    Ok(())
+}
+
 /// The ConfigMaps and Secrets a HelmRelease reads, as `Kind/namespace/name`.
 fn config_references(object: &HelmRelease) -> Vec<String> {
     let namespace = spec::namespace(object);
@@ -96,6 +124,7 @@ fn config_references(object: &HelmRelease) -> Vec<String> {
             kube_config.secret_ref.iter().map(|secret| format!("Secret/{namespace}/{}", secret.name)),
         );
     }
+    references.extend(decrypt::secret_name(object).map(|name| format!("Secret/{namespace}/{name}")));
     references
 }
 

@@ -126,6 +126,11 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// No files are `null`, as in the records of Helm.
+fn empty_as_null<S: serde::Serializer>(files: &[RecordFile], serializer: S) -> Result<S::Ok, S::Error> {
+    if files.is_empty() { serializer.serialize_none() } else { files.serialize(serializer) }
+}
+
 /// The chart in a record, without its subcharts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -136,7 +141,7 @@ pub struct RecordChart {
     /// `Chart.lock`
     pub lock: Option<Json>,
     /// The templates.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "empty_as_null")]
     pub templates: Vec<RecordFile>,
     /// The default values.
     #[serde(deserialize_with = "null_as_default")]
@@ -144,7 +149,7 @@ pub struct RecordChart {
     /// The schema, base64.
     pub schema: Option<String>,
     /// All other files.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "empty_as_null")]
     pub files: Vec<RecordFile>,
     /// Fields of other versions of Helm, kept as they are.
     #[serde(flatten)]

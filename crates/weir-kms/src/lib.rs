@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weir_base::clock::Clock;
+use weir_base::redact::Secret;
 use weir_sops::{DataKey, KeyError, KeyService, LocalKeys, MasterKey, Place};
 
 pub use vault::{VaultToken, login as vault_login};
@@ -88,6 +89,32 @@ impl Keys {
             clock,
         }
     }
+
+    /// Takes over one entry of a decryption Secret by its name: age and OpenPGP keys, credentials for the services. What
+    /// its name does not mark as one of these is left alone.
+    ///
+    /// # Errors
+    /// The entry cannot be used.
+    pub fn import(&mut self, name: &str, content: &[u8]) -> Result<(), KeyError> {
+        let text = String::from_utf8_lossy(content);
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        match (name, extension) {
+            ("sops.vault-token", _) => self.vault = Some(Arc::new(Secret::new(text.trim()))),
+            ("sops.aws-kms", _) => self.aws = Some(AwsCredentials::from_yaml(content).map_err(unusable)?),
+            ("sops.azure-kv", _) => {
+                self.azure = Some(AzureCredentials::from_config(content).map_err(unusable)?);
+            }
+            ("sops.gcp-kms", _) => self.gcp = Some(GcpCredentials::from_json(content).map_err(unusable)?),
+            (_, "asc") => self.local.pgp.import(content).map_err(unusable)?,
+            (_, "agekey") => self.local.age.import(&text).map_err(unusable)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> KeyError {
+    KeyError(error.to_string())
 }
 
 #[async_trait]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use weir_base::tree::{Files, Kind};
 use weir_manifest::ReadOptions;
-use weir_sops::{DataKeyError, Document, Format, FormatError, KeyService, ParseError, WalkError};
+use weir_sops::{Format, KeyService, decrypt};
 
 use crate::build::{BuildError, full_name, secure_join};
 use crate::decide::GROUP;
@@ -20,49 +20,6 @@ use crate::decide::GROUP;
 /// The largest file that is decrypted.
 const FILE_BYTES_MAX: usize = 5 << 20;
 const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-
-/// Why data could not be decrypted. The text shows neither values nor keys.
-#[derive(Debug, thiserror::Error)]
-pub enum DecryptError {
-    /// The data is no encrypted document of its format.
-    #[error("failed to load encrypted {} data: {source}", .format.name())]
-    Load {
-        /// The format.
-        format: Format,
-        /// The cause.
-        source: ParseError,
-    },
-    /// None of the keys unlocks it.
-    #[error("cannot get sops data key: {0}")]
-    Key(DataKeyError),
-    /// A value cannot be decrypted.
-    #[error("error decrypting sops tree: {0}")]
-    Tree(WalkError),
-    /// The plain data cannot be expressed in the wanted format.
-    #[error("failed to emit encrypted {} file as decrypted {}: {source}", .from.name(), .to.name())]
-    Emit {
-        /// The format of the encrypted data.
-        from: Format,
-        /// The wanted format.
-        to: Format,
-        /// The cause.
-        source: FormatError,
-    },
-}
-
-/// The plain form of encrypted data.
-async fn decrypt(
-    data: &[u8],
-    from: Format,
-    to: Format,
-    keys: &dyn KeyService,
-) -> Result<Vec<u8>, DecryptError> {
-    let document =
-        Document::parse(data, from).map_err(|source| DecryptError::Load { format: from, source })?;
-    let key = document.data_key(keys).await.map_err(DecryptError::Key)?;
-    let decrypted = document.decrypt(&key).map_err(DecryptError::Tree)?;
-    decrypted.emit(to).map_err(|source| DecryptError::Emit { from, to, source })
-}
 
 /// The plain contents of the encrypted files that generators and patches read, in `directory` and all directories its
 /// kustomization includes.

@@ -13,9 +13,7 @@ use weir_apply::cluster::Cluster;
 use weir_apply::object::ObjectRef;
 use weir_base::clock::Clock;
 use weir_base::redact::Secret;
-use weir_kms::{
-    AwsCredentials, AzureCredentials, Endpoints, GcpCredentials, Keys, Requests, VaultToken, vault_login,
-};
+use weir_kms::{Endpoints, Keys, Requests, VaultToken, vault_login};
 use weir_manifest::ReadOptions;
 use weir_sops::{AgeIdentities, KeyError};
 
@@ -62,46 +60,44 @@ impl Keyring {
         let mut keys = Keys::new(self.requests.clone(), Arc::clone(&self.clock));
         keys.endpoints = self.endpoints.clone();
         let own = object.metadata.namespace.as_deref().unwrap_or_default();
-        let mut vault_token = None;
         if let Some(reference) = &decryption.secret_ref {
             let entries = read_secret(clusters.local(), own, &reference.name, "decryption").await?;
             let place = format!("sops decryption Secret '{own}/{}'", reference.name);
             for (name, content) in &entries {
-                import(&mut keys, &mut vault_token, name, content)
-                    .map_err(|error| failed_import(name, &place, &error))?;
+                keys.import(name, content).map_err(|error| failed_import(name, &place, &error))?;
             }
         } else if let Some(namespace) = self.namespace.as_deref().filter(|_| !self.age_secret.is_empty()) {
             let entries =
                 read_secret(clusters.local(), namespace, &self.age_secret, "age decryption").await?;
             let place = format!("sops SOPS age decryption Secret '{namespace}/{}'", self.age_secret);
             for (name, content) in entries.iter().filter(|(name, _)| name.ends_with(".agekey")) {
-                import(&mut keys, &mut vault_token, name, content)
-                    .map_err(|error| failed_import(name, &place, &error))?;
+                keys.import(name, content).map_err(|error| failed_import(name, &place, &error))?;
             }
         }
         if keys.local.age.is_empty() {
             keys.local.age = self.process_age.clone();
         }
-        keys.vault = match (vault_token, self.namespace.as_deref()) {
-            (Some(token), _) => Some(Arc::new(token)),
-            (None, Some(namespace)) if !self.vault_config_map.is_empty() => {
-                let account = decryption.service_account_name.as_deref().filter(|name| !name.is_empty());
-                let account = account.unwrap_or(&self.default_service_account);
-                Some(Arc::new(VaultLogin {
-                    clusters: Arc::clone(clusters),
-                    requests: self.requests.clone(),
-                    config_map: (namespace.to_owned(), self.vault_config_map.clone()),
-                    account: (!account.is_empty()).then(|| (own.to_owned(), account.to_owned())),
-                    tokens: Mutex::default(),
-                }))
-            }
-            (None, _) => self.process_vault_token.clone().map(|token| Arc::new(token) as Arc<dyn VaultToken>),
-        };
+        if keys.vault.is_none() {
+            keys.vault = match self.namespace.as_deref() {
+                Some(namespace) if !self.vault_config_map.is_empty() => {
+                    let account = decryption.service_account_name.as_deref().filter(|name| !name.is_empty());
+                    let account = account.unwrap_or(&self.default_service_account);
+                    Some(Arc::new(VaultLogin {
+                        clusters: Arc::clone(clusters),
+                        requests: self.requests.clone(),
+                        config_map: (namespace.to_owned(), self.vault_config_map.clone()),
+                        account: (!account.is_empty()).then(|| (own.to_owned(), account.to_owned())),
+                        tokens: Mutex::default(),
+                    }))
+                }
+                _ => self.process_vault_token.clone().map(|token| Arc::new(token) as Arc<dyn VaultToken>),
+            };
+        }
         Ok(Some(keys))
     }
 }
 
-fn failed_import(name: &str, place: &str, error: &str) -> BuildError {
+fn failed_import(name: &str, place: &str, error: &KeyError) -> BuildError {
     BuildError::Keys(format!("failed to import '{name}' data from {place}: {error}"))
 }
 
@@ -124,33 +120,6 @@ async fn read_secret(
     Ok(entries
         .filter_map(|(key, value)| Some((key.clone(), STANDARD.decode(value.as_str()?).ok()?)))
         .collect())
-}
-
-/// Takes over one entry of a decryption Secret; what its name does not mark as a key is left alone.
-fn import(
-    keys: &mut Keys,
-    vault_token: &mut Option<Secret>,
-    name: &str,
-    content: &[u8],
-) -> Result<(), String> {
-    let text = String::from_utf8_lossy(content);
-    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    match (name, extension) {
-        ("sops.vault-token", _) => *vault_token = Some(Secret::new(text.trim())),
-        ("sops.aws-kms", _) => {
-            keys.aws = Some(AwsCredentials::from_yaml(content).map_err(|error| error.to_string())?);
-        }
-        ("sops.azure-kv", _) => {
-            keys.azure = Some(AzureCredentials::from_config(content).map_err(|error| error.to_string())?);
-        }
-        ("sops.gcp-kms", _) => {
-            keys.gcp = Some(GcpCredentials::from_json(content).map_err(|error| error.to_string())?);
-        }
-        (_, "asc") => keys.local.pgp.import(content).map_err(|error| error.to_string())?,
-        (_, "agekey") => keys.local.age.import(&text).map_err(|error| error.to_string())?,
-        _ => {}
-    }
-    Ok(())
 }
 
 /// Logs in to Vault servers with the identity of a service account.

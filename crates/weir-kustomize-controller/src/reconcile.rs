@@ -15,6 +15,7 @@ use weir_apply::apply::{
 };
 use weir_apply::change::Action;
 use weir_apply::cluster::Cluster;
+use weir_apply::dependencies::{self, DEPENDS_ON};
 use weir_apply::health::{CustomChecks, Target, Wait, WaitError, wait_for_versions};
 use weir_apply::ignore::Rules;
 use weir_apply::inventory::Inventory;
@@ -188,6 +189,11 @@ impl KustomizationReconciler {
             let dependencies = observe::dependencies(&self.stores, self.clusters.local(), object).await;
             decide::check_dependencies(object, &dependencies, &artifact.revision, &self.settings.gates)?;
             tracing::debug!("All dependencies are ready, proceeding with reconciliation");
+        }
+        let annotations = object.metadata.annotations.as_ref();
+        if let Some(text) = annotations.and_then(|annotations| annotations.get(DEPENDS_ON)) {
+            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+            dependencies::check(self.clusters.local(), text, namespace).await.map_err(Cause::Dependency)?;
         }
         Ok(Some(Job {
             artifact,

@@ -299,15 +299,18 @@ impl<R: Reconciler> Controller<R> {
             let conclusion = self.conclude(&run, Pass::Finalized(result.as_ref().copied()));
             self.tell_failure(result.as_ref().err(), &conclusion);
             (conclusion, result.is_ok())
-        } else if object.is_suspended() {
+        } else if object.is_suspended() && !is_asked_once(&*object) {
             info!("Reconciliation is suspended for this object");
             (self.conclude(&run, Pass::Suspended), false)
         } else {
             let Some(result) = self.guard(&run, self.reconciler.reconcile(&run, &object)).await else {
                 return Next::Idle;
             };
-            let conclusion = self.conclude(&run, Pass::Reconciled(result.as_ref()));
+            let mut conclusion = self.conclude(&run, Pass::Reconciled(result.as_ref()));
             self.tell_failure(result.as_ref().err(), &conclusion);
+            if object.is_suspended() {
+                conclusion.requeue = Requeue::Never;
+            }
             (conclusion, false)
         };
         self.write_down(&run, conclusion, finalized).await
@@ -438,6 +441,12 @@ impl<R: Reconciler> Controller<R> {
 /// Whether anything was ever written about the object.
 fn has_status<K: Object>(object: &K) -> bool {
     object.status().is_some_and(|status| *status != K::Status::default())
+}
+
+/// Whether a suspended object runs this once.
+fn is_asked_once<K: Object>(object: &K) -> bool {
+    let annotations = object.meta().annotations.as_ref();
+    weir_api::request::is_asked_once(annotations, object.last_handled_reconcile_at())
 }
 
 /// The end of a run whose outcome could not be written.

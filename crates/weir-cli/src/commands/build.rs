@@ -112,16 +112,27 @@ pub(crate) async fn run(global: &GlobalArguments, arguments: &Arguments) -> Resu
 
 /// Prints what a HelmRelease would install.
 async fn helm_release(global: &GlobalArguments, arguments: &HelmReleaseArguments) -> Result<(), Error> {
-    let path = &arguments.helmrelease_file;
-    let text = fs::read(path).map_err(|source| Error::File { path: path.display().to_string(), source })?;
-    let object = find(&text, path, Kind::HelmRelease, &arguments.name, &global.namespace)?;
-    let object: HelmRelease = serde_json::from_value(object)
-        .map_err(|error| Error::Malformed { what: "HelmRelease", source: Box::new(error) })?;
-    let others = weir_manifest::read_documents(&text, &path.display().to_string())
-        .map_err(|error| Error::Malformed { what: "file", source: Box::new(error) })?;
+    let (object, others) =
+        described_release(&arguments.helmrelease_file, &arguments.name, &global.namespace)?;
     let chart = super::helm::load(&arguments.chart)?;
     let built = weir_helm_controller::offline::build(&object, chart, &others).await.map_err(Error::Helm)?;
     output::data(&built)
+}
+
+/// The HelmRelease of this name in a file, and all objects of the file.
+pub(super) fn described_release(
+    path: &Path,
+    name: &str,
+    namespace: &str,
+) -> Result<(HelmRelease, Vec<Value>), Error> {
+    let origin = path.display().to_string();
+    let text = fs::read(path).map_err(|source| Error::File { path: origin.clone(), source })?;
+    let object = find(&text, path, Kind::HelmRelease, name, namespace)?;
+    let object: HelmRelease = serde_json::from_value(object)
+        .map_err(|error| Error::Malformed { what: "HelmRelease", source: Box::new(error) })?;
+    let others = weir_manifest::read_documents(&text, &origin)
+        .map_err(|error| Error::Malformed { what: "file", source: Box::new(error) })?;
+    Ok((object, others))
 }
 
 /// The Kustomization in the given file; none if no file is given.

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod debug;
 pub(crate) mod delete;
 pub(crate) mod dev;
+pub(crate) mod diff;
 pub(crate) mod envsubst;
 pub(crate) mod events;
 pub(crate) mod export;
@@ -34,6 +35,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     match arguments.command {
         Command::Kustomize(arguments) => kustomize::run(&arguments).await,
         Command::Build(arguments) => build::run(global, &arguments).await,
+        Command::Diff(arguments) => Box::pin(diff::run(global, &arguments)).await,
         Command::Helm(arguments) => helm::run(global, &arguments),
         Command::Dev(arguments) => Box::pin(dev::run(global, arguments)).await,
         Command::Simulate(arguments) => simulate::run(global, &arguments),

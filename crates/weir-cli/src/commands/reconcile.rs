@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use weir_api::names::annotation::{FORCE_AT, REQUESTED_AT, RESET_AT};
+use weir_api::names::annotation::{FORCE_AT, RECONCILE_ONCE_AT, REQUESTED_AT, RESET_AT};
 
 use super::target::ImageTarget;
 use crate::connection::Connection;
@@ -15,6 +15,9 @@ use crate::{output, view, wait};
 pub(crate) struct Arguments {
     #[command(subcommand)]
     target: Target,
+    /// Run once although the object is suspended; it stays suspended (not with the controllers of Flux)
+    #[arg(long, global = true)]
+    once: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +95,15 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
 
 impl Arguments {
     fn request(self) -> Request {
+        let once = self.once;
+        let mut request = self.plain_request();
+        if once {
+            request.annotations.push(RECONCILE_ONCE_AT);
+        }
+        request
+    }
+
+    fn plain_request(self) -> Request {
         let plain = |kind: Kind, name: String| Request {
             kind,
             name,
@@ -138,7 +150,7 @@ async fn reconcile(connection: &Connection, request: &Request) -> Result<(), Err
             chain.pop();
             break;
         }
-        if view::is_suspended(&object) {
+        if view::is_suspended(&object) && !request.annotations.contains(&RECONCILE_ONCE_AT) {
             return Err(Error::Suspended {
                 human: request.kind.human(),
                 name: request.name.clone(),
@@ -337,6 +349,15 @@ mod tests {
     async fn without_source_only_the_object() {
         let cluster = Cluster::new(vec![kustomization(false), repository()], |object| handle(object, "True"));
         reconcile(&cluster.connection(), &request(false)).await.unwrap();
+        assert_eq!(cluster.writes(), ["PATCH kustomizations/apps"]);
+    }
+
+    #[tokio::test]
+    async fn a_suspended_object_can_be_asked_to_run_once() {
+        let cluster = Cluster::new(vec![kustomization(true)], |object| handle(object, "True"));
+        let mut request = request(false);
+        request.annotations.push(RECONCILE_ONCE_AT);
+        reconcile(&cluster.connection(), &request).await.unwrap();
         assert_eq!(cluster.writes(), ["PATCH kustomizations/apps"]);
     }
 

@@ -1,7 +1,7 @@
 //! `weir simulate`: what the controllers would make of a repository, on a cluster in this process.
 
 mod adjust;
-mod change;
+pub(super) mod change;
 mod charts;
 mod pods;
 mod render;

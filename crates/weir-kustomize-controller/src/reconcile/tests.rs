@@ -334,6 +334,29 @@ async fn files_of_other_servers_are_built_and_bases_can_be_refused() {
     assert_eq!(world.inventory(), ["ConfigMap/n/remote"], "nothing is pruned after a failed build");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_kustomization_waits_for_a_release_that_an_annotation_names() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    let annotations = world.object.metadata.annotations.get_or_insert_default();
+    annotations.insert(DEPENDS_ON.to_owned(), "HelmRelease/apps/db".to_owned());
+    let missing = "unable to get 'HelmRelease/apps/db' dependency: helmreleases.helm.toolkit.fluxcd.io \"db\" not found";
+    assert_eq!(world.run().await.unwrap_err(), missing);
+    assert!(world.ready().starts_with("False DependencyNotReady: "), "{}", world.ready());
+    let mut release = json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": {"name": "db", "namespace": "apps", "generation": 1},
+        "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False"}]},
+    });
+    world.cluster.put(release.clone());
+    assert_eq!(world.run().await.unwrap_err(), "dependency 'HelmRelease/apps/db' is not ready");
+    assert!(world.inventory().is_empty());
+    release["status"]["conditions"][0]["status"] = "True".into();
+    world.cluster.put(release);
+    world.run().await.unwrap();
+    assert_eq!(world.inventory(), ["ConfigMap/n/a"]);
+}
+
 /// What a run is made of that an unchanged world need not be asked for again.
 mod unchanged {
     use super::*;

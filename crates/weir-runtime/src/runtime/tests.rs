@@ -337,6 +337,29 @@ async fn a_suspended_object_does_not_run_but_its_request_is_noted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_suspended_object_runs_once_if_it_is_asked_to() {
+    let server = Server::default();
+    server.create("apps", &json!({"metadata": {}, "spec": {"suspend": true}}));
+    let world = World::start(&server, &[]);
+    seconds(10.0).await;
+    assert!(world.seen().is_empty());
+    let ask = |once: &str, requested: &str| {
+        json!({"metadata": {"annotations": {
+            "weir.dev/reconcileOnceAt": once, "reconcile.fluxcd.io/requestedAt": requested,
+        }}})
+    };
+    server.merge("apps", &ask("token-1", "token-1"));
+    seconds(3600.0).await;
+    assert_eq!(world.seen(), ["10.00 run apps"]);
+    assert_eq!(server.get("apps")["status"]["lastHandledReconcileAt"], "token-1");
+    // Another request without the annotation is only noted.
+    server.merge("apps", &ask("token-1", "token-2"));
+    seconds(3600.0).await;
+    assert!(world.seen().is_empty());
+    assert_eq!(server.get("apps")["status"]["lastHandledReconcileAt"], "token-2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deleted_object_is_finalized_and_tried_again_until_that_works() {
     let server = Server::default();
     server.create("apps", &json!({"metadata": {"finalizers": ["other", FINALIZER]}}));

@@ -46,7 +46,19 @@ pub(crate) fn rendered(objects: &[Value]) -> BTreeMap<String, Value> {
         let labels = &object["metadata"]["labels"];
         APPLIED.iter().any(|label| labels[*label].is_string())
     };
-    objects.iter().filter(applied).map(|object| (id(object), clean(object))).collect()
+    named(objects.iter().filter(applied))
+}
+
+/// Objects by what they are called, without what a cluster adds to them.
+pub(crate) fn named<'a>(objects: impl IntoIterator<Item = &'a Value>) -> BTreeMap<String, Value> {
+    objects.into_iter().map(|object| (id(object), clean(object))).collect()
+}
+
+/// The changes as one diff.
+pub(crate) fn text(changes: &[Change]) -> String {
+    let told =
+        changes.iter().map(|change| format!("► {} {}\n{}\n", change.id, change.kind.word(), change.diff));
+    told.collect()
 }
 
 fn id(object: &Value) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::change::Kind;
+use super::change::{self, Kind};
 use super::report::{Report, Row, Verdict};
 use crate::local::seconds;
 
@@ -125,11 +125,7 @@ fn change_counts(report: &Report) -> String {
 
 /// The changes as one diff.
 pub(crate) fn diff(report: &Report) -> String {
-    let mut out = String::new();
-    for change in &report.changes {
-        let _ = writeln!(out, "► {} {}\n{}", change.id, change.kind.word(), change.diff);
-    }
-    out
+    change::text(&report.changes)
 }
 
 /// The report as test results, one case for each object.

@@ -349,8 +349,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// How many random histories are tried; more with `WEIR_HISTORIES`.
+fn cases() -> u32 {
+    std::env::var("WEIR_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(32)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn any_history_ends_well(
