@@ -17,7 +17,7 @@ const UNLIMITED_BYTES_MIN: u64 = 1 << 60;
 
 /// Why the memory cannot be watched.
 #[derive(Debug, thiserror::Error)]
-pub enum OomError {
+pub(crate) enum OomError {
     /// There are no files of control groups where they are looked for.
     #[error("failed to find the memory limit of the container below '{0}'")]
     NotFound(PathBuf),
@@ -42,7 +42,7 @@ pub enum OomError {
 
 /// What is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watch {
+pub(crate) struct Watch {
     current: PathBuf,
     limit_bytes: u64,
     interval: Duration,
@@ -53,7 +53,7 @@ impl Watch {
     ///
     /// # Errors
     /// There is nothing to read, or it is no number.
-    pub fn new(
+    pub(crate) fn new(
         max_path: &str,
         current_path: &str,
         percent: u8,
@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// Ends when the memory in use has reached the threshold.
-    pub async fn reached(&self) {
+    pub(crate) async fn reached(&self) {
         let mut looks = tokio::time::interval(self.interval);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
