@@ -77,14 +77,13 @@ fn since(earlier: &[u8], path: &str, built: &str) -> Result<Vec<Change>, Error> 
 }
 
 async fn in_cluster(connection: &Connection, arguments: &HelmReleaseArguments) -> Result<Vec<Change>, Error> {
-    let (object, others) = match &arguments.helmrelease_file {
-        Some(file) => build::described_release(file, &arguments.name, &connection.namespace)?,
-        None => {
-            let object = connection.get(Kind::HelmRelease, &arguments.name).await?;
-            let object: HelmRelease = serde_json::from_value(object)
-                .map_err(|error| Error::Malformed { what: "HelmRelease", source: Box::new(error) })?;
-            (object, Vec::new())
-        }
+    let (object, others) = if let Some(file) = &arguments.helmrelease_file {
+        build::described_release(file, &arguments.name, &connection.namespace)?
+    } else {
+        let object = connection.get(Kind::HelmRelease, &arguments.name).await?;
+        let object: HelmRelease = serde_json::from_value(object)
+            .map_err(|error| Error::Malformed { what: "HelmRelease", source: Box::new(error) })?;
+        (object, Vec::new())
     };
     let chart = super::helm::load(&arguments.chart)?;
     let cluster = Arc::new(KubernetesCluster::new(connection.client()));
