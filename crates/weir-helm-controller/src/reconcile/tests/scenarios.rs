@@ -37,7 +37,7 @@ async fn common_metadata_is_one_upgrade_each_time_it_changes() {
 async fn a_release_that_was_uninstalled_by_hand_is_installed_again() {
     let mut world = World::new(json!({}));
     world.run().await.unwrap();
-    world.cluster.take(&ObjectRef::core("Secret", "apps", "sh.helm.release.v1.app.v1")).unwrap();
+    world.cluster.take(&ObjectRef::core("Secret", "apps", "sh.helm.release.v1.app.v1"));
     world.run().await.unwrap();
     assert_eq!(
         (world.ready().as_str(), world.history()),

@@ -124,7 +124,7 @@ async fn a_release_that_was_given_up_is_upgraded_when_its_objects_are_well() {
 async fn a_release_that_was_given_up_is_tried_again_after_a_while() {
     let mut world = given_up().await;
     annotate(&mut world, RECOVER, "enabled");
-    world.cluster.take(&ObjectRef::core("ConfigMap", "apps", "app")).unwrap();
+    world.cluster.take(&ObjectRef::core("ConfigMap", "apps", "app"));
     world.writes();
     assert_eq!(world.run().await.unwrap_err(), "Failed to upgrade after 1 attempt(s)");
     assert_eq!(world.writes(), Vec::<String>::new(), "the object is not there, and it is too early");
