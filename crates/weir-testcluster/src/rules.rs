@@ -76,6 +76,10 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value) {
                 && let Some(map) = object.as_object_mut()
             {
                 map.remove("status");
+                // A default of the status comes when the stored object is read.
+                if let Some(schema) = &version.schema {
+                    schema::set_defaults(object, schema);
+                }
             }
             object["metadata"]["generation"] = json!(1);
         }

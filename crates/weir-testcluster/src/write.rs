@@ -581,7 +581,9 @@ impl Inner {
                 "endpoints" => {
                     call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
                 }
-                "componentstatuses" => call.warn("v1 ComponentStatus is deprecated in v1.19+"),
+                "componentstatuses" if kind.has_verb(call.verb) => {
+                    call.warn("v1 ComponentStatus is deprecated in v1.19+");
+                }
                 _ => {}
             }
         }

@@ -251,13 +251,14 @@ fn block(rows: &mut [Row]) {
 const CAUSES: &[(&str, &str)] = &[
     ("values don't meet the specifications of the schema", "values do not fit the schema of the chart"),
     ("execution error at (", "a template fails"),
-    (": executing \"", "a template fails"),
+    ("executing \"", "a template fails"),
     ("parse error at (", "a template cannot be read"),
     ("chart with version matching", "no version of the chart fits"),
     ("chart values reference", "values from elsewhere are missing"),
     ("substitute from '", "variables to substitute are missing"),
     ("variable substitution failed", "a variable cannot be substituted"),
     ("MalformedYAMLError", "YAML cannot be read"),
+    ("yaml: unmarshal errors", "YAML cannot be read"),
     ("no such file or directory", "a file is missing"),
 ];
 
@@ -293,6 +294,12 @@ fn explain(rows: &mut [Row]) {
                 _ if row.verdict == Verdict::Waiting => "is not finished".to_owned(),
                 _ if row.id.starts_with("Kustomization/") || row.id.starts_with("HelmRelease/") => {
                     "fails".to_owned()
+                }
+                _ if ["status code 404", "MANIFEST_UNKNOWN"]
+                    .iter()
+                    .any(|part| row.message.contains(part)) =>
+                {
+                    "does not exist where it is fetched from".to_owned()
                 }
                 _ => "cannot be fetched".to_owned(),
             }
