@@ -49,6 +49,9 @@ pub struct Options {
     /// Objects that are known to be as desired, because they were compared before and are watched since; they are
     /// neither read nor compared.
     pub untouched: HashSet<Identity>,
+    /// Objects that were applied before; `None` if that is not known. Others are not expected to exist, and are read
+    /// only if a dry-run does not show that they do not.
+    pub applied_before: Option<HashSet<Identity>>,
 }
 
 /// An object whatever its version: group, kind, namespace, name.
@@ -74,6 +77,7 @@ impl Options {
             migrate_api_version: false,
             ignore: Rules::default(),
             untouched: HashSet::new(),
+            applied_before: None,
         }
     }
 }
@@ -252,6 +256,18 @@ async fn plan(
         return Ok(Planned { entry, payload: Value::Null, live: None });
     }
     let group = options.owner_group.as_str();
+    let mode = ApplyMode { manager: &options.manager, dry_run: true };
+    let expected = options.applied_before.as_ref().is_none_or(|before| before.contains(&identity(&object)));
+    let mut early = None;
+    if !expected && !policy::skips_apply(group, desired, None) {
+        match dry_run_served(cluster, desired, mode, &object, applied).await {
+            Ok(new) if object::resource_version(&new).is_empty() => {
+                let entry = Entry { object: ObjectRef::of(&new), action: Action::Created };
+                return Ok(Planned { entry, payload: desired.clone(), live: None });
+            }
+            answer => early = Some(answer),
+        }
+    }
     // A failed read shows again in the dry-run, with a better text.
     let mut live = cluster.get(&object).await.ok().flatten();
     if policy::skips_apply(group, desired, live.as_ref()) {
@@ -268,8 +284,10 @@ async fn plan(
             Some(migrated.map_err(|source| ApplyError::MigrateVersion { object: object.clone(), source })?);
         cleaned = true;
     }
-    let mode = ApplyMode { manager: &options.manager, dry_run: true };
-    let mut dry_run = dry_run_served(cluster, desired, mode, &object, applied).await;
+    let mut dry_run = match early {
+        Some(answer) if !cleaned => answer,
+        _ => dry_run_served(cluster, desired, mode, &object, applied).await,
+    };
     // An item that someone put into a list with kubectl may clash with ours, such as a Service port of the
     // same name. Taken over, it goes with the dry-run; the reference is stuck here.
     if dry_run.as_ref().is_err_and(ClusterError::is_invalid)

@@ -14,13 +14,12 @@ use weir_runtime::{Notice, Run, Severity, Trigger};
 use crate::error::{Cause, Facts};
 use crate::status;
 
-/// How long a step goes on before it is shown, and how often what is shown changes.
-const SHOW_AFTER: Duration = Duration::from_secs(1);
-
 /// The part of a [`Run`] that the steps need.
 pub trait Progress: Send + Sync {
     /// Changes the status of the working copy.
     fn update(&self, change: &mut (dyn FnMut(&mut Kustomization) + Send));
+    /// Has the status written every now and then while the run goes on.
+    fn show_progress(&self);
     /// Writes the status.
     fn publish(&self) -> impl Future<Output = Result<(), Cause>> + Send;
     /// Tells people.
@@ -39,6 +38,10 @@ pub trait Progress: Send + Sync {
 impl Progress for Run<Kustomization> {
     fn update(&self, change: &mut (dyn FnMut(&mut Kustomization) + Send)) {
         Run::update(self, |object| change(object));
+    }
+
+    fn show_progress(&self) {
+        Run::show_progress(self);
     }
 
     async fn publish(&self) -> Result<(), Cause> {
@@ -130,6 +133,9 @@ pub struct Steps<'a, P> {
 impl<'a, P: Progress> Steps<'a, P> {
     /// Steps that are shown from the start, or from [`show`](Self::show) on.
     pub fn new(progress: &'a P, facts: Facts, timeout: Duration, shown: bool) -> Self {
+        if shown {
+            progress.show_progress();
+        }
         Self {
             progress,
             shown: AtomicBool::new(shown),
@@ -161,6 +167,7 @@ impl<'a, P: Progress> Steps<'a, P> {
     /// Shows the step, from now on.
     pub fn show(&self) {
         if !self.shown.swap(true, Ordering::Relaxed) {
+            self.progress.show_progress();
             self.mark();
         }
     }
@@ -181,39 +188,5 @@ impl<'a, P: Progress> Steps<'a, P> {
     pub fn tell_quietly(&self, message: impl Into<String>) {
         let notice = status::notice(Severity::Info, reason::PROGRESSING, message, &self.facts);
         self.progress.notice(notice.without_log());
-    }
-
-    /// Runs `work`, writing the status about once a second while it goes on, if steps are shown.
-    ///
-    /// A write that was started is finished before this returns, so that the next one knows what
-    /// is there. One that fails is left to the end of the run.
-    pub async fn shown_while<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                result = &mut work => return result,
-                () = tokio::time::sleep(SHOW_AFTER) => {}
-            }
-            if !self.are_shown() {
-                continue;
-            }
-            let mut publish = std::pin::pin!(self.progress.publish());
-            let mut result = None;
-            loop {
-                tokio::select! {
-                    published = &mut publish => {
-                        if let Err(error) = published {
-                            tracing::debug!(error = %error, "unable to show progress");
-                        }
-                        break;
-                    }
-                    ended = &mut work, if result.is_none() => result = Some(ended),
-                }
-            }
-            if let Some(result) = result {
-                return result;
-            }
-        }
     }
 }

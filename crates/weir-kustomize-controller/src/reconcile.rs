@@ -11,7 +11,7 @@ use weir_api::kustomize::Kustomization;
 use weir_api::names::{condition as types, reason};
 use weir_api::{Artifact, FluxObject, condition};
 use weir_apply::apply::{
-    Applied, ApplyError, Options as ApplyOptions, Planned, apply, dry_run, wait_for_stage,
+    Applied, ApplyError, Options as ApplyOptions, Planned, apply, dry_run, identity, wait_for_stage,
 };
 use weir_apply::change::Action;
 use weir_apply::cluster::Cluster;
@@ -151,7 +151,7 @@ impl KustomizationReconciler {
         let shown = decide::shows_progress(object, &job.artifact);
         let steps = Steps::new(progress, facts.clone(), job.timeout, shown);
         steps.next("Fetching manifests");
-        let result = steps.shown_while(Box::pin(self.apply_job(&steps, object, &job, facts))).await;
+        let result = Box::pin(self.apply_job(&steps, object, &job, facts)).await;
         match result {
             Ok(changed) => {
                 let nothing_new = !steps.are_shown() && !changed;
@@ -274,7 +274,11 @@ impl KustomizationReconciler {
         let mut drift = watched.map(|drift| drift.begin(object));
         let mut run = Application {
             cluster: &*cluster,
-            options: ApplyOptions { untouched: untouched.objects, ..self.apply_options(object)? },
+            options: ApplyOptions {
+                untouched: untouched.objects,
+                applied_before: Some(job.inventory.objects.iter().map(identity).collect()),
+                ..self.apply_options(object)?
+            },
             object,
             inventory: job.inventory.clone(),
             applied: Applied::default(),
@@ -442,6 +446,7 @@ impl KustomizationReconciler {
             migrate_api_version: self.settings.gates.enabled("MigrateAPIVersion"),
             ignore: Rules::compile(&decide::ignore_rules(&object.spec))?,
             untouched: HashSet::new(),
+            applied_before: None,
         })
     }
 

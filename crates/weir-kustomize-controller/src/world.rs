@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -72,11 +73,33 @@ struct Recorded {
     published: Mutex<Vec<Kustomization>>,
     notices: Mutex<Vec<Notice>>,
     trigger: Option<Trigger>,
+    shown: AtomicBool,
+}
+
+impl Recorded {
+    /// Writes every now and then, as the driver does.
+    async fn shown_while<T>(&self, run: impl Future<Output = T>) -> T {
+        let mut run = std::pin::pin!(run);
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut run => return result,
+                () = tokio::time::sleep(Duration::from_secs(2)) => {}
+            }
+            if self.shown.load(Ordering::Relaxed) {
+                self.publish().await.unwrap();
+            }
+        }
+    }
 }
 
 impl Progress for Recorded {
     fn update(&self, change: &mut (dyn FnMut(&mut Kustomization) + Send)) {
         change(&mut self.working.lock());
+    }
+
+    fn show_progress(&self) {
+        self.shown.store(true, Ordering::Relaxed);
     }
 
     async fn publish(&self) -> Result<(), Cause> {
@@ -189,8 +212,10 @@ impl World {
             published: Mutex::new(Vec::new()),
             notices: Mutex::new(Vec::new()),
             trigger,
+            shown: AtomicBool::new(false),
         };
-        let result = self.reconciler.run(&progress, &self.object).await.map_err(Failed::Error);
+        let result =
+            progress.shown_while(self.reconciler.run(&progress, &self.object)).await.map_err(Failed::Error);
         let ended = Ended { now: NOW, elapsed: Duration::from_secs(1) };
         let conclusion =
             self.reconciler.conclude(&mut progress.working.lock(), Pass::Reconciled(result.as_ref()), ended);
@@ -213,6 +238,7 @@ impl World {
             published: Mutex::new(Vec::new()),
             notices: Mutex::new(Vec::new()),
             trigger: None,
+            shown: AtomicBool::new(false),
         };
         finalize(&self.reconciler, &progress, &self.object).await.map_err(|cause| cause.to_string())?;
         Ok(progress.notices.into_inner().into_iter().map(|notice| notice.message).collect())

@@ -20,6 +20,7 @@ use weir_base::error::chain;
 use crate::metrics::RunResult;
 use crate::patch::{PatchError, Patcher, Published};
 use crate::queue::{Next, Picked, Priority, Queue};
+use crate::run::ProgressShown;
 use crate::slots::{Slot, Slots};
 use crate::{
     Change, Class, Classify as _, Conclusion, Ended, Failed, Metrics, Object, ObjectKey, Pass, Reconciler,
@@ -283,6 +284,7 @@ impl<R: Reconciler> Controller<R> {
             working: Mutex::new((*object).clone()),
             start: Arc::clone(&object),
             published: tokio::sync::Mutex::new(published),
+            progress: ProgressShown::since(Instant::now()),
             patcher,
             store: self.store.clone(),
             recorder: self.around.recorder.clone(),
@@ -350,7 +352,7 @@ impl<R: Reconciler> Controller<R> {
     ) -> Option<Result<T, Failed<R::Error>>> {
         let limit = self.reconciler.deadline(&run.start).unwrap_or(Duration::MAX);
         let guarded = async {
-            match timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
+            match timeout(limit, run.shown_while(AssertUnwindSafe(work).catch_unwind())).await {
                 Ok(Ok(result)) => result.map_err(Failed::Error),
                 Ok(Err(panic)) => Err(Failed::Panicked(panic_text(&*panic))),
                 Err(_) => Err(Failed::DeadlineExceeded(limit)),

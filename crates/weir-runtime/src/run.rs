@@ -3,17 +3,21 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use weir_base::clock::Clock;
 
 use crate::patch::{PatchError, Patcher, Published};
 use crate::slots::Slot;
 use crate::{Notice, Object, ObjectKey, Recorder, Store};
+
+/// How long a status stays as it was written while a run with progress to show goes on.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What made an object run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,20 @@ impl fmt::Display for Trigger {
     }
 }
 
+/// Whether people can watch a run, and when they last saw something new.
+#[derive(Debug)]
+pub(crate) struct ProgressShown {
+    wanted: AtomicBool,
+    written: Mutex<Instant>,
+}
+
+impl ProgressShown {
+    /// Nothing is shown yet.
+    pub(crate) fn since(start: Instant) -> Self {
+        Self { wanted: AtomicBool::new(false), written: Mutex::new(start) }
+    }
+}
+
 /// A progress status could not be written; the run should end with it.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to update status")]
@@ -53,6 +71,7 @@ pub struct Run<K: Object> {
     pub(crate) start: Arc<K>,
     pub(crate) working: Mutex<K>,
     pub(crate) published: tokio::sync::Mutex<Published>,
+    pub(crate) progress: ProgressShown,
     pub(crate) patcher: Patcher,
     pub(crate) store: Store<K>,
     pub(crate) recorder: Recorder,
@@ -102,8 +121,54 @@ impl<K: Object> Run<K> {
         self.working.lock().clone()
     }
 
-    /// Writes the status as it is now, if it differs from what was last written: progress that
-    /// people can watch, or facts that must be on record before the next step.
+    /// From now on the status is written every two seconds while the run goes on, so that people can watch it. A run
+    /// that ends sooner writes its outcome alone.
+    pub fn show_progress(&self) {
+        self.progress.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs `work`, showing progress if that was asked for.
+    ///
+    /// A write that was started is finished before this returns, so that the next one knows what
+    /// is there. One that fails is left to the end of the run.
+    pub(crate) async fn shown_while<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let next = *self.progress.written.lock() + PROGRESS_INTERVAL;
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = sleep_until(next) => {}
+            }
+            if *self.progress.written.lock() + PROGRESS_INTERVAL > Instant::now() {
+                continue;
+            }
+            *self.progress.written.lock() = Instant::now();
+            if !self.progress.wanted.load(Ordering::Relaxed) {
+                continue;
+            }
+            let mut publish = std::pin::pin!(self.publish());
+            let mut result = None;
+            loop {
+                tokio::select! {
+                    published = &mut publish => {
+                        if let Err(error) = published {
+                            tracing::debug!(error = %error, "unable to show progress");
+                        }
+                        break;
+                    }
+                    ended = &mut work, if result.is_none() => result = Some(ended),
+                }
+            }
+            if let Some(result) = result {
+                return result;
+            }
+        }
+    }
+
+    /// Writes the status as it is now, if it differs from what was last written: facts that must be
+    /// on record before the next step. For progress that people can watch, see
+    /// [`show_progress`](Self::show_progress).
     ///
     /// # Errors
     /// When the API server refuses; the run should end with this error.
@@ -115,6 +180,7 @@ impl<K: Object> Run<K> {
         let working = self.snapshot();
         if let Some(written) = self.patcher.status(&self.key, &mut published, &working).await? {
             self.store.apply_written(written);
+            *self.progress.written.lock() = Instant::now();
         }
         Ok(())
     }

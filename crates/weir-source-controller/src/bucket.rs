@@ -50,7 +50,7 @@ impl Reconciler for Buckets {
         let before = Before::of(object);
         run.update(|working| source_status::begin(working, run.now()));
         if source_status::is_news(object) {
-            run.publish().await?;
+            run.show_progress();
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
         decide::token_service(object)?; // pure
@@ -67,7 +67,7 @@ impl Reconciler for Buckets {
             let revision = index.digest(self.storage.algorithm()).to_string();
             let message = format!("new upstream revision '{revision}'");
             if run.update(|working| source_status::new_revision(working, &revision, &message, run.now())) {
-                run.publish().await?;
+                run.show_progress();
             }
             let tree = fetched?;
             run.update(source_status::fetched);

@@ -56,7 +56,7 @@ impl Reconciler for GitRepositories {
         let before = Before::of(object);
         run.update(|working| source_status::begin(working, run.now()));
         if source_status::is_news(object) {
-            run.publish().await?;
+            run.show_progress();
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
         let job = self.observe(run, object).await?; // read: Secrets, includes; pure: credentials, target
@@ -80,7 +80,7 @@ impl Reconciler for GitRepositories {
             run.notice(&Notice::new(Severity::Trace, "Succeeded", message));
         }
         let message = format!("stored artifact for commit '{}'", checkout.subject());
-        self.announce_revision(run, &checkout.revision).await?;
+        Self::announce_revision(run, &checkout.revision);
         self.publish_artifact(run, object, checkout, job.includes).await?; // effect: archive, store
         Ok(Done { before, message, unchanged: None, reason: None })
     }
@@ -112,7 +112,7 @@ impl GitRepositories {
             status::includes_differ(working, &includes, run.now())
         });
         if announce {
-            run.publish().await?;
+            run.show_progress();
         }
         run.update(status::forget_outdated);
         Ok(Job { url, credentials, target, includes })
@@ -139,12 +139,11 @@ impl GitRepositories {
     }
 
     /// Lets people see that a new revision is being built.
-    async fn announce_revision(&self, run: &Run<GitRepository>, revision: &str) -> Result<(), Error> {
+    fn announce_revision(run: &Run<GitRepository>, revision: &str) {
         let message = format!("new upstream revision '{revision}'");
         if run.update(|working| source_status::new_revision(working, revision, &message, run.now())) {
-            run.publish().await?;
+            run.show_progress();
         }
-        Ok(())
     }
 
     /// Includes, archives and stores, unless all of it is stored already.

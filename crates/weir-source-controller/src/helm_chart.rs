@@ -61,7 +61,7 @@ impl Reconciler for HelmCharts {
         let before = Before::of(object);
         run.update(|working| source_status::begin(working, run.now()));
         if source_status::is_news(object) {
-            run.publish().await?;
+            run.show_progress();
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
         let built = self.build(run, object).await?; // read: the chart and what it needs
@@ -70,7 +70,7 @@ impl Reconciler for HelmCharts {
             run.update(status::not_verified);
         }
         if run.update(|working| status::observed(working, &built, run.now())) {
-            run.publish().await?;
+            run.show_progress();
         }
         if built.resolved_dependencies > 0 {
             let message = format!("resolved {} chart dependencies", built.resolved_dependencies);

@@ -69,7 +69,7 @@ impl Reconciler for HelmRepositories {
         let before = Before::of(object);
         run.update(|working| source_status::begin(working, run.now()));
         if source_status::is_news(object) {
-            run.publish().await?;
+            run.show_progress();
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
         let url = decide::url(object)?; // pure
@@ -96,7 +96,7 @@ impl Reconciler for HelmRepositories {
                 let text = revision.to_string();
                 let message = format!("new index revision '{text}'");
                 if run.update(|working| source_status::new_revision(working, &text, &message, run.now())) {
-                    run.publish().await?;
+                    run.show_progress();
                 }
                 self.publish_artifact(run, object, index, &revision).await?; // effect: store
             }

@@ -50,7 +50,7 @@ impl Reconciler for OciRepositories {
         let before = Before::of(object);
         run.update(|working| source_status::begin(working, run.now()));
         if source_status::is_news(object) {
-            run.publish().await?;
+            run.show_progress();
         }
         storage::check(run, &self.storage).await?; // effect: collect, verify, announce what is missing
         let access = observe::access(&self.client, &self.identities, object).await?; // read: Secrets, identities
@@ -72,7 +72,7 @@ impl Reconciler for OciRepositories {
             if run.update(|working| {
                 source_status::new_revision(working, &resolved.revision, &message, run.now())
             }) {
-                run.publish().await?;
+                run.show_progress();
             }
             let (image, layer) = pulled?;
             run.update(source_status::fetched);

@@ -15,14 +15,16 @@ use axum::routing::get;
 use bytes::Bytes;
 use e2e::{ApiProxy, Cluster, Controller, Counts, KUSTOMIZE, Launch, SOURCE, condition, free_address, text};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, ApiResource, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use weir_api::GoDuration;
 
-/// How often objects are looked at while they are waited for: the resolution of the times.
+/// How often edited objects are looked at: the resolution of the times until drift is undone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const DEADLINE: Duration = Duration::from_mins(30);
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -231,19 +233,31 @@ impl World {
         start: Instant,
         test: impl Fn(&Value) -> bool,
     ) -> Result<Duration> {
-        loop {
-            let all = self.cluster.list(KUSTOMIZE, "Kustomization", Some(&self.namespace), "").await?;
-            let passed = all.iter().filter(|object| test(object)).count();
-            if passed == count {
+        let kind = ApiResource {
+            group: "kustomize.toolkit.fluxcd.io".to_owned(),
+            version: "v1".to_owned(),
+            api_version: KUSTOMIZE.to_owned(),
+            kind: "Kustomization".to_owned(),
+            plural: "kustomizations".to_owned(),
+        };
+        let api: Api<DynamicObject> = Api::namespaced_with(self.cluster.client(), &self.namespace, &kind);
+        let mut changes =
+            std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff().applied_objects());
+        let mut seen: HashMap<String, Value> = HashMap::new();
+        let deadline = tokio::time::Instant::now() + DEADLINE;
+        while let Ok(Some(change)) = tokio::time::timeout_at(deadline, changes.next()).await {
+            // One that failed starts again by itself.
+            let Ok(object) = change else { continue };
+            let name = object.metadata.name.clone().unwrap_or_default();
+            seen.insert(name, serde_json::to_value(object)?);
+            if seen.values().filter(|object| test(object)).count() == count {
                 return Ok(start.elapsed());
             }
-            if start.elapsed() > DEADLINE {
-                let late = all.iter().find(|object| !test(object));
-                let ready = late.and_then(|object| condition(object, "Ready"));
-                bail!("{passed} of {count} are {what} after {DEADLINE:?}; one of the others: {ready:?}");
-            }
-            tokio::time::sleep(LOOK_INTERVAL).await;
         }
+        let passed = seen.values().filter(|object| test(object)).count();
+        let late = seen.values().find(|object| !test(object));
+        let ready = late.and_then(|object| condition(object, "Ready"));
+        bail!("{passed} of {count} are {what} after {DEADLINE:?}; one of the others: {ready:?}");
     }
 
     /// Periodic runs of an unchanged world: what one costs.

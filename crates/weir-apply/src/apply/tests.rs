@@ -4,6 +4,10 @@ use serde_json::json;
 use weir_base::clock::FixedClock;
 
 use super::*;
+use crate::ignore::Rule;
+use crate::memory::{MemoryCluster, Verb};
+use crate::normalise::normalise;
+use crate::order::stages;
 
 #[tokio::test(start_paused = true)]
 async fn untouched_objects_cost_no_request() {
@@ -26,10 +30,34 @@ async fn untouched_objects_cost_no_request() {
         .collect();
     assert_eq!(targets, [("ConfigMap/n/b".to_owned(), true), ("ConfigMap/n/a".to_owned(), false)]);
 }
-use crate::ignore::Rule;
-use crate::memory::{MemoryCluster, Verb};
-use crate::normalise::normalise;
-use crate::order::stages;
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_applied_before_is_read_only_if_it_exists() {
+    let cluster = MemoryCluster::new();
+    let known = HashSet::from([identity(&ObjectRef::core("ConfigMap", "n", "known"))]);
+    let options = Options { applied_before: Some(known), ..Options::kustomize() };
+    cluster.put(config("taken", "1"));
+    cluster.put(annotated(config("theirs", "1"), "ssa", "Ignore"));
+    let objects = || ["known", "new", "taken", "theirs"].map(|name| config(name, "2")).to_vec();
+    let lines = changes(&cluster, &options, objects()).await;
+    assert_eq!(
+        lines,
+        "ConfigMap/n/known created\nConfigMap/n/new created\nConfigMap/n/taken configured\nConfigMap/n/theirs skipped"
+    );
+    let requests = cluster.take_requests();
+    let read: Vec<&str> = requests
+        .iter()
+        .filter(|(verb, _)| *verb == Verb::Get)
+        .map(|(_, subject)| subject.rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(read, ["known", "taken", "theirs"]);
+    // A refusal is told as ever, from one request.
+    cluster.fail(Verb::DryRun, "ConfigMap/n/bad", refused(422, "Invalid", "no"), 1);
+    let (applied, result) = run(&cluster, &options, vec![config("another", "1"), config("bad", "1")]).await;
+    assert_eq!(result.unwrap_err().to_string(), "ConfigMap/n/bad dry-run failed (Invalid): no");
+    assert!(applied.changes.entries.is_empty());
+    assert!(!cluster.take_requests().contains(&(Verb::Apply, "ConfigMap/n/another".to_owned())));
+}
 
 const CLOCK: FixedClock = FixedClock(jiff::Timestamp::UNIX_EPOCH);
 

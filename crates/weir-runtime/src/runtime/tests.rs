@@ -42,6 +42,8 @@ enum Act {
     UntilSuperseded,
     /// Publishes a progress message, then succeeds.
     Progress,
+    /// Shows a progress message for a while, then succeeds.
+    Show(Duration),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +92,7 @@ impl Reconciler for Scripted {
                 let trigger = run.superseded().await;
                 self.note(&format!("superseded by {trigger}"));
             }
-            Act::Progress => {
+            Act::Progress | Act::Show(_) => {
                 let stamp = stamp(object, run.now());
                 run.update(|object| {
                     condition::mark_reconciling(
@@ -100,7 +102,12 @@ impl Reconciler for Scripted {
                         stamp,
                     );
                 });
-                run.publish().await.unwrap();
+                if let Act::Show(time) = act {
+                    run.show_progress();
+                    sleep(time).await;
+                } else {
+                    run.publish().await.unwrap();
+                }
             }
         }
         Ok(())
@@ -461,6 +468,31 @@ async fn progress_is_published_and_a_conflict_keeps_what_others_wrote() {
         .collect();
     assert_eq!(types, ["Ready", "Foreign"]);
     assert_eq!(world.ready("apps"), "True ReconciliationSucceeded Applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_shown_while_a_run_lasts_and_not_before_two_seconds() {
+    let server = Server::default();
+    server.create("apps", &json!({"metadata": {"finalizers": [FINALIZER]}}));
+    let world =
+        World::start(&server, &[Act::Show(Duration::from_secs(7)), Act::Show(Duration::from_millis(1900))]);
+    let messages = || -> Vec<String> {
+        let writes = server.take_writes();
+        let message =
+            |write: &Value| write["body"]["status"]["conditions"][0]["message"].as_str().map(str::to_owned);
+        writes.iter().filter_map(message).collect()
+    };
+    seconds(1.5).await;
+    assert!(messages().is_empty());
+    seconds(3.0).await;
+    assert_eq!(messages(), ["Building manifests"]);
+    seconds(4.0).await;
+    // What has not changed is not written again.
+    assert_eq!(messages(), ["Applied"]);
+    server.merge("apps", &json!({"metadata": {"generation": 2}, "spec": {"interval": "2m"}}));
+    seconds(5.0).await;
+    assert_eq!(messages(), ["Applied"]);
+    assert_eq!(world.seen().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_api::names::condition::{FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use weir_artifact::storage::StorageError;
 use weir_cloud::{CloudError, HttpError, InvalidCredentials};
-use weir_runtime::{Class, Classify, PublishError};
+use weir_runtime::{Class, Classify};
 use weir_source::bucket::BucketError;
 use weir_source::connection::ConnectionError;
 
@@ -19,9 +19,6 @@ use crate::source::storage::{CheckError, RemoveError};
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Progress could not be written.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -157,11 +154,7 @@ impl SourceError for Error {
             | Self::Fetch(_)
             | Self::Deadline(_) => Some(FETCH_FAILED),
             Self::CreateDirectory(_) | Self::Store(_) | Self::Archive(_) => Some(STORAGE_OPERATION_FAILED),
-            Self::Publish(_)
-            | Self::Check(_)
-            | Self::Lock(_)
-            | Self::GarbageCollection(_)
-            | Self::Aborted => None,
+            Self::Check(_) | Self::Lock(_) | Self::GarbageCollection(_) | Self::Aborted => None,
         }
     }
 
@@ -174,8 +167,7 @@ impl Classify for Error {
     fn class(&self) -> Class {
         match self {
             Self::FeatureGate | Self::TokenService(_) | Self::TokenServiceUrl { .. } => Class::Terminal,
-            Self::Publish(_)
-            | Self::Check(_)
+            Self::Check(_)
             | Self::Access(_)
             | Self::Exists { .. }
             | Self::NotFound(_)
@@ -193,7 +185,6 @@ impl Classify for Error {
 
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Self::Publish(_) => "PatchOperationFailed",
             Self::Check(_) | Self::Lock(_) | Self::Aborted => "Failed",
             Self::TokenService(_) => "InvalidSTSConfiguration",
             Self::TokenServiceUrl { .. } => "URLInvalid",

@@ -9,7 +9,7 @@ use weir_api::names::condition::{
 use weir_artifact::storage::StorageError;
 use weir_artifact::unpack::UnpackError;
 use weir_cloud::InvalidCredentials;
-use weir_runtime::{Class, Classify, PublishError};
+use weir_runtime::{Class, Classify};
 use weir_source::connection::ConnectionError;
 use weir_source::git::{
     ArchiveError, GitError, IdentityError, IncludeError, KnownHostsError, SelectError, SignatureError,
@@ -23,9 +23,6 @@ use crate::source::storage::{CheckError, RemoveError};
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Progress could not be written.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
     /// The proxy Secret cannot be used.
     #[error("failed to configure proxy options")]
     Proxy(#[source] SecretError),
@@ -300,7 +297,6 @@ impl SourceError for Error {
             | Self::UnsignedTag(_)
             | Self::TagSignature { .. }
             | Self::CommitSignature { .. }
-            | Self::Publish(_)
             | Self::Check(_)
             | Self::GarbageCollection(_) => None,
         }
@@ -328,8 +324,7 @@ impl Classify for Error {
             Self::IncludeNotFound { retry, .. } | Self::IncludeNotReady { retry, .. } => {
                 Class::Waiting(*retry)
             }
-            Self::Publish(_)
-            | Self::Proxy(_)
+            Self::Proxy(_)
             | Self::Secret(_)
             | Self::Authentication(_)
             | Self::NoGithubApp { is_terminal: false }
@@ -355,7 +350,6 @@ impl Classify for Error {
 
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Self::Publish(_) => "PatchOperationFailed",
             Self::Proxy(_)
             | Self::Secret(_)
             | Self::Authentication(_)

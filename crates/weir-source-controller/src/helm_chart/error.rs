@@ -12,7 +12,7 @@ use weir_helm::chart::ChartError;
 use weir_helm::metadata::MetadataError;
 use weir_helm::package::PackageError;
 use weir_helm::values::ValuesError;
-use weir_runtime::{Class, Classify, PublishError};
+use weir_runtime::{Class, Classify};
 
 use super::remote::RemoteError;
 use crate::helm_repository::AccessError;
@@ -29,9 +29,6 @@ const LOGIN_WORDS: [&str; 5] =
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Progress could not be written.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -372,7 +369,7 @@ impl SourceError for Error {
             Self::CreateDirectory(_) | Self::Lock(_) | Self::Store(_) | Self::Write(_) => {
                 Some(STORAGE_OPERATION_FAILED)
             }
-            Self::Publish(_) | Self::Check(_) | Self::GarbageCollection(_) | Self::Aborted => None,
+            Self::Check(_) | Self::GarbageCollection(_) | Self::Aborted => None,
         }
     }
 
@@ -418,8 +415,7 @@ impl Classify for Error {
             Self::Client(_) => Class::Terminal,
             Self::NoArtifact { .. } => Class::Waiting(SOURCE_WAIT),
             Self::Build(failure) if failure.reason.is_persistent() => Class::Terminal,
-            Self::Publish(_)
-            | Self::Check(_)
+            Self::Check(_)
             | Self::SourceUnavailable { .. }
             | Self::Access(_)
             | Self::Login(_)
@@ -437,7 +433,6 @@ impl Classify for Error {
 
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Self::Publish(_) => "PatchOperationFailed",
             Self::Check(_) | Self::Aborted | Self::Unpack(_) => "Failed",
             Self::Client(_) => "URLInvalid",
             Self::SourceUnavailable { .. } => "SourceUnavailable",

@@ -5,7 +5,7 @@ use std::io;
 
 use weir_api::names::condition::{FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use weir_artifact::storage::StorageError;
-use weir_runtime::{Class, Classify, PublishError};
+use weir_runtime::{Class, Classify};
 use weir_source::helm::{HelmError, IndexError};
 
 use super::observe::AccessError;
@@ -15,9 +15,6 @@ use crate::source::storage::{CheckError, RemoveError};
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Progress could not be written.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -71,11 +68,7 @@ impl SourceError for Error {
             | Self::Fetch(_)
             | Self::Index(_) => Some(FETCH_FAILED),
             Self::CreateDirectory(_) | Self::Store(_) | Self::Write(_) => Some(STORAGE_OPERATION_FAILED),
-            Self::Publish(_)
-            | Self::Check(_)
-            | Self::Lock(_)
-            | Self::GarbageCollection(_)
-            | Self::Aborted => None,
+            Self::Check(_) | Self::Lock(_) | Self::GarbageCollection(_) | Self::Aborted => None,
         }
     }
 
@@ -88,8 +81,7 @@ impl Classify for Error {
     fn class(&self) -> Class {
         match self {
             Self::OciUrl | Self::Url(_) | Self::Client(_) => Class::Terminal,
-            Self::Publish(_)
-            | Self::Check(_)
+            Self::Check(_)
             | Self::Access(_)
             | Self::Fetch(_)
             | Self::Index(_)
@@ -104,7 +96,6 @@ impl Classify for Error {
 
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Self::Publish(_) => "PatchOperationFailed",
             Self::Check(_) | Self::Lock(_) | Self::Aborted | Self::Client(_) | Self::Fetch(_) => "Failed",
             Self::OciUrl | Self::Url(_) => "URLInvalid",
             Self::Access(_) => "AuthenticationFailed",

@@ -6,7 +6,7 @@ use std::io;
 use weir_api::names::condition::{FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use weir_artifact::storage::StorageError;
 use weir_artifact::unpack::UnpackError;
-use weir_runtime::{Class, Classify, PublishError};
+use weir_runtime::{Class, Classify};
 use weir_source::oci::{KeychainError, OciError, UrlError};
 
 use crate::identity::IdentityError;
@@ -18,9 +18,6 @@ use crate::source::verify::VerifyError;
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Progress could not be written.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
     /// The storage step failed.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -194,7 +191,6 @@ impl SourceError for Error {
             Self::CreateDirectory(_) | Self::Store(_) | Self::Archive(_) => Some(STORAGE_OPERATION_FAILED),
             Self::Verify { .. }
             | Self::FeatureGate
-            | Self::Publish(_)
             | Self::Check(_)
             | Self::Lock(_)
             | Self::GarbageCollection(_)
@@ -215,8 +211,7 @@ impl Classify for Error {
     fn class(&self) -> Class {
         match self {
             Self::FeatureGate | Self::Url { .. } => Class::Terminal,
-            Self::Publish(_)
-            | Self::Check(_)
+            Self::Check(_)
             | Self::Verify { .. }
             | Self::Credential(_)
             | Self::Proxy(_)
@@ -240,7 +235,6 @@ impl Classify for Error {
 
     fn reason(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Self::Publish(_) => "PatchOperationFailed",
             Self::Check(_) | Self::Lock(_) | Self::Aborted => "Failed",
             Self::Verify { .. } => "VerificationError",
             Self::FeatureGate => "FeatureGateDisabled",

@@ -87,7 +87,8 @@ pub(crate) async fn check<K: Source + Object>(
 ) -> Result<(), CheckError> {
     let Some(artifact) = run.snapshot().artifact().cloned() else {
         run.update(|working| status::building(working, "building artifact", run.now()));
-        return Ok(run.publish().await?);
+        run.show_progress();
+        return Ok(());
     };
     let blocking = Arc::clone(storage);
     let checked = tokio::task::spawn_blocking(move || check_file(&blocking, &artifact))
