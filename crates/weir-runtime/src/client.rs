@@ -10,12 +10,16 @@ use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::Metrics;
 
 /// The longest a request other than a watch may take until its answer begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+/// How many requests of one client wait for the beginning of their answer at the same time. Hundreds of objects that wait
+/// without a worker would otherwise ask a slow server for more and more, until nothing is answered in time.
+const IN_FLIGHT_MAX: usize = 32;
 /// How often a request is sent if the server is busy and says when to come back.
 const BUSY_ATTEMPTS_MAX: u32 = 5;
 /// The longest time a busy server is waited for.
@@ -146,14 +150,16 @@ pub(crate) struct Wrapping {
 pub(crate) fn wrap(inner: Client, wrapping: Wrapping) -> Client {
     let namespace = inner.default_namespace().to_owned();
     let throttle = Throttle::new(wrapping.rate, wrapping.burst).map(Arc::new);
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     let wrapping = Arc::new(wrapping);
     let service = tower::service_fn(move |request: Request<Body>| {
         let (inner, throttle, wrapping) = (inner.clone(), throttle.clone(), Arc::clone(&wrapping));
+        let in_flight = Arc::clone(&in_flight);
         async move {
             if let Some(throttle) = &throttle {
                 throttle.wait().await;
             }
-            send(&inner, request, &wrapping).await
+            send(&inner, request, &wrapping, &in_flight).await
         }
     });
     Client::new(service, namespace)
@@ -165,6 +171,7 @@ async fn send(
     inner: &Client,
     request: Request<Body>,
     wrapping: &Wrapping,
+    in_flight: &Semaphore,
 ) -> Result<Response<Body>, BoxError> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let streams = is_stream(request.uri().query().unwrap_or_default());
@@ -172,6 +179,8 @@ async fn send(
     let body = body.collect_bytes().await?.to_vec();
     let mut attempt = 1;
     loop {
+        // A stream may begin when something happens, long after it was asked for.
+        let place = if streams { None } else { in_flight.acquire().await.ok() };
         if !reads && wrapping.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
             return Err(NotLeading.into());
         }
@@ -183,6 +192,7 @@ async fn send(
                 .await
                 .unwrap_or_else(|_| Err(kube::Error::Service(NoAnswer.into())))
         };
+        drop(place);
         if let Some(metrics) = &wrapping.metrics {
             let code = match &answer {
                 Ok(response) => response.status().as_str().to_owned(),
@@ -384,6 +394,32 @@ mod tests {
         let client = wrap(Client::new(service, "default"), Wrapping::default());
         let error = list(&client).await.unwrap_err();
         assert!(error.to_string().contains("no answer"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_server_is_not_asked_for_everything_at_once() {
+        let now_and_most = Arc::new(Mutex::new((0_usize, 0_usize)));
+        let count = Arc::clone(&now_and_most);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let count = Arc::clone(&count);
+            async move {
+                {
+                    let mut count = count.lock();
+                    count.0 += 1;
+                    count.1 = count.1.max(count.0);
+                }
+                sleep(Duration::from_secs(1)).await;
+                count.lock().0 -= 1;
+                let body = br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#;
+                Ok::<_, BoxError>(Response::new(Body::from(body.to_vec())))
+            }
+        });
+        let client = wrap(Client::new(service, "default"), Wrapping::default());
+        let started = Instant::now();
+        let requests = (0..10 * IN_FLIGHT_MAX).map(|_| list(&client));
+        futures::future::try_join_all(requests).await.unwrap();
+        assert_eq!(now_and_most.lock().1, IN_FLIGHT_MAX);
+        assert_eq!(started.elapsed(), Duration::from_secs(10));
     }
 
     #[tokio::test]
