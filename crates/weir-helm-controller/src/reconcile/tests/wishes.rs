@@ -99,7 +99,6 @@ async fn given_up() -> World {
     world.change(|object| object.spec.values = Some(json!({"value": "two"})));
     let refused = ClusterError::Api { code: 403, reason: "Forbidden".to_owned(), message: "no".to_owned() };
     world.cluster.fail(Verb::Apply, "ConfigMap/apps/app", refused, 1);
-    world.run().await.unwrap();
     assert_eq!(world.run().await.unwrap_err(), "Failed to upgrade after 1 attempt(s)");
     assert!(condition::is_stalled(world.object.conditions()));
     world
