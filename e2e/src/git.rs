@@ -57,6 +57,11 @@ impl GitServer {
         Ok(Self { address, shared, server })
     }
 
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// A new, empty repository with the branch `main`.
     ///
     /// # Errors

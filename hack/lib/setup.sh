@@ -50,12 +50,14 @@ ensure_cargo_deny() {
   cargo install --quiet --locked --root "$WEIR_CACHE/tools" --version "$version" cargo-deny
 }
 
-# What tests of Git start and sign with: an SSH server, ssh-keygen, GnuPG. Those without say that they are skipped.
-ensure_git_test_tools() {
+# What tests of sources start and sign with: an SSH server, ssh-keygen, GnuPG, a registry. Some say that they are skipped
+# without them, the others fail.
+ensure_source_test_tools() {
   local missing=()
   [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
   command -v ssh-keygen >/dev/null || missing+=(openssh-client)
   command -v gpg >/dev/null && command -v gpg-agent >/dev/null || missing+=(gnupg)
+  command -v docker-registry >/dev/null || missing+=(docker-registry)
   [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
 

@@ -68,7 +68,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
 
 /// Crates that only dev-dependencies may name, with the crates that are exempt.
 const DEVELOPMENT_ONLY: &[(&str, &[&str])] =
-    &[("weir-testkit", &[]), ("weir-testcluster", &["weir-cli", "weir-testkit", "xtask"])];
+    &[("weir-testkit", &[]), ("weir-testcluster", &["weir-cli", "weir-testkit", "e2e", "xtask"])];
 
 /// External crates that bring IO; base and engine crates are pure.
 const EFFECTFUL: &[&str] =

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use weir_base::clock::Clock;
 
 use crate::digest::{Algorithm, Digest, Hasher, ParseError, digest_reader};
+use crate::probe::{Probe, Step};
 
 /// A garbage collection stops looking after this many files.
 const GARBAGE_FILES_MAX: usize = 1000;
@@ -185,6 +186,7 @@ pub struct Storage {
     options: Options,
     clock: Arc<dyn Clock>,
     by_digest: Mutex<DigestIndex>,
+    probe: Probe,
 }
 
 #[derive(Default)]
@@ -208,7 +210,14 @@ impl Storage {
         // Links are absolute and the file server compares real paths.
         options.root =
             fs::canonicalize(&options.root).map_err(|_| StorageError::InvalidRoot(options.root.clone()))?;
-        Ok(Self { options, clock, by_digest: Mutex::default() })
+        Ok(Self { options, clock, by_digest: Mutex::default(), probe: Probe::default() })
+    }
+
+    /// The same, with faults: `probe` is asked before every step that changes the disk.
+    #[must_use]
+    pub fn with_probe(mut self, probe: Probe) -> Self {
+        self.probe = probe;
+        self
     }
 
     /// The root with all links resolved.
@@ -307,10 +316,9 @@ impl Storage {
     pub fn create_directory_for(&self, path: &str) -> Result<(), StorageError> {
         let local = self.local_path(path)?;
         let parent = local.parent().unwrap_or(&self.options.root);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(parent)
+        self.probe
+            .ask(Step::MakeDirectory, parent)
+            .and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(parent))
             .map_err(|source| StorageError::CreateDirectory { path: path.to_owned(), source })
     }
 
@@ -318,6 +326,7 @@ impl Storage {
     pub fn lock(&self, path: &str) -> Result<Lock, StorageError> {
         let failed = |source| StorageError::Lock { path: path.to_owned(), source };
         let local = self.local_path(&format!("{path}.lock"))?;
+        self.probe.ask(Step::Lock, &local).map_err(failed)?;
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(local).map_err(failed)?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
             .map_err(|error| failed(error.into()))?;
@@ -338,10 +347,14 @@ impl Storage {
         let mut temporary = local.clone().into_os_string();
         temporary.push(format!("{:016x}", rand::random::<u64>()));
         let temporary = Temporary(PathBuf::from(temporary));
+        self.probe.ask(Step::Create, &temporary.0).map_err(failed)?;
         let file =
             OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary.0).map_err(failed)?;
         let mut output = Measured {
-            output: BufWriter::with_capacity(64 << 10, file),
+            output: BufWriter::with_capacity(
+                64 << 10,
+                Probed { output: file, probe: &self.probe, path: &temporary.0 },
+            ),
             hasher: self.options.algorithm.hasher(),
             length: 0,
         };
@@ -349,7 +362,13 @@ impl Storage {
         output.output.flush().map_err(failed)?;
         let (digest, size_bytes) = (output.hasher.finish(), output.length);
         drop(output.output);
+        self.probe.ask(Step::Protect, &temporary.0).map_err(failed)?;
         fs::set_permissions(&temporary.0, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        self.probe.ask(Step::Publish, &local).map_err(failed)?;
+        // Nobody but a person puts a directory there; it would be in the way for ever.
+        if local.is_dir() && !local.is_symlink() {
+            fs::remove_dir_all(&local).map_err(failed)?;
+        }
         fs::rename(&temporary.0, &local).map_err(failed)?;
         self.remember(&digest, path);
         Ok(Stored { digest, size_bytes, written_at: self.clock.now() })
@@ -367,7 +386,9 @@ impl Storage {
         temporary.push(".tmp");
         let failed = |source| StorageError::Link { path: link_path.clone(), source };
         remove_if_present(Path::new(&temporary)).map_err(failed)?;
+        self.probe.ask(Step::Link, &link).map_err(failed)?;
         symlink(local, &temporary).map_err(failed)?;
+        self.probe.ask(Step::PublishLink, &link).map_err(failed)?;
         fs::rename(&temporary, link).map_err(failed)?;
         Ok(format!("http://{}/{link_path}", self.options.host))
     }
@@ -375,7 +396,7 @@ impl Storage {
     /// Removes the file at `path` if it is there.
     pub fn remove(&self, path: &str) -> Result<(), StorageError> {
         let local = self.local_path(path)?;
-        remove_if_present(&local).map_err(|source| StorageError::Remove { path: path.to_owned(), source })
+        self.remove_file(&local).map_err(|source| StorageError::Remove { path: path.to_owned(), source })
     }
 
     /// Removes superseded files from the directory of the artifact at `current`, with their locks,
@@ -397,7 +418,7 @@ impl Storage {
                 break;
             }
             let failed = |source| StorageError::Remove { path: self.relative(file), source };
-            remove_if_present(file).map_err(failed)?;
+            self.remove_file(file).map_err(failed)?;
             let mut lock = file.as_os_str().to_owned();
             lock.push(".lock");
             remove_if_present(Path::new(&lock)).map_err(failed)?;
@@ -409,7 +430,7 @@ impl Storage {
     /// Removes everything an object has stored; `false` if there was nothing.
     pub fn remove_directory(&self, directory: &str) -> Result<bool, StorageError> {
         let local = self.local_path(directory)?;
-        match fs::remove_dir_all(local) {
+        match self.probe.ask(Step::Remove, &local).and_then(|()| fs::remove_dir_all(local)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(StorageError::Remove { path: directory.to_owned(), source }),
@@ -465,6 +486,11 @@ impl Storage {
         Ok(files)
     }
 
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.probe.ask(Step::Remove, path)?;
+        remove_if_present(path)
+    }
+
     fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.options.root).unwrap_or(path).display().to_string()
     }
@@ -510,6 +536,24 @@ struct Temporary(PathBuf);
 impl Drop for Temporary {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A file whose writes may fail.
+struct Probed<'a> {
+    output: fs::File,
+    probe: &'a Probe,
+    path: &'a Path,
+}
+
+impl Write for Probed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.probe.ask(Step::Write, self.path)?;
+        self.output.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
     }
 }
 

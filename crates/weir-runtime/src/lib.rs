@@ -16,6 +16,7 @@
 //! [`reconcile`](Reconciler::reconcile) → [`conclude`](Reconciler::conclude) (pure) → one minimal
 //! status patch if anything changed → events, log, metrics → requeue.
 
+mod artifacts;
 mod client;
 mod driver;
 mod events;
@@ -40,6 +41,7 @@ mod store;
 mod time;
 mod watch;
 
+pub use artifacts::{ArtifactFlags, ArtifactsError, artifacts};
 pub use client::{
     ClientError, NoAnswer, NotLeading, WriteGate, has_priority_and_fairness, impersonate,
     impersonate_service_account,

@@ -1,14 +1,8 @@
 //! The flags of source-controller.
 
-use std::time::Duration;
-
 use clap::Parser;
-use weir_artifact::digest::Algorithm;
+use weir_runtime::ArtifactFlags;
 use weir_runtime::flags::{Common, Dependencies, Jitter, ServiceAccount, Sharding, TokenCache};
-
-fn go_duration(text: &str) -> Result<Duration, weir_api::duration::ParseDurationError> {
-    text.parse::<weir_api::duration::GoDuration>().map(weir_api::duration::GoDuration::to_std)
-}
 
 /// The command line of source-controller; names and defaults are those of Flux.
 #[derive(Debug, Parser)]
@@ -32,24 +26,9 @@ pub struct Flags {
     /// `--token-cache-max-size` and `--token-cache-max-duration`.
     #[command(flatten)]
     pub token_cache: TokenCache,
-    /// The directory artifacts are stored in; it must exist.
-    #[arg(long, value_name = "DIRECTORY", default_value = "/data")]
-    pub storage_path: String,
-    /// The address the artifact file server binds to.
-    #[arg(long, value_name = "ADDRESS", default_value = ":9090")]
-    pub storage_addr: String,
-    /// The host in artifact URLs; derived from --storage-addr if empty.
-    #[arg(long, value_name = "HOST", default_value = "")]
-    pub storage_adv_addr: String,
-    /// How long artifacts are kept after they were written, the current ones aside.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = go_duration)]
-    pub artifact_retention_ttl: Duration,
-    /// How many artifacts younger than the retention time are kept per source.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
-    pub artifact_retention_records: usize,
-    /// The algorithm of artifact digests: sha1, sha256, sha384, sha512 or blake3.
-    #[arg(long, value_name = "ALGORITHM", default_value = "sha256", value_parser = str::parse::<Algorithm>)]
-    pub artifact_digest_algo: Algorithm,
+    /// `--storage-*` and `--artifact-*`.
+    #[command(flatten)]
+    pub artifacts: ArtifactFlags,
     /// The largest Helm repository index in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 50 << 20)]
     pub helm_index_max_size: i64,
@@ -78,6 +57,10 @@ pub struct Flags {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weir_artifact::digest::Algorithm;
+
     use super::*;
     use crate::PROGRAM;
 
@@ -90,11 +73,11 @@ mod tests {
     fn defaults_are_those_of_flux() {
         let flags = parse(&[]).unwrap();
         assert_eq!(flags.common.concurrent, 2);
-        assert_eq!(flags.storage_path, "/data");
-        assert_eq!(flags.storage_addr, ":9090");
-        assert_eq!(flags.artifact_retention_ttl, Duration::from_mins(1));
-        assert_eq!(flags.artifact_retention_records, 2);
-        assert_eq!(flags.artifact_digest_algo, Algorithm::Sha256);
+        assert_eq!(flags.artifacts.storage_path, "/data");
+        assert_eq!(flags.artifacts.storage_addr, ":9090");
+        assert_eq!(flags.artifacts.artifact_retention_ttl, Duration::from_mins(1));
+        assert_eq!(flags.artifacts.artifact_retention_records, 2);
+        assert_eq!(flags.artifacts.artifact_digest_algo, Algorithm::Sha256);
         assert_eq!(flags.helm_index_max_size, 52_428_800);
         assert_eq!(flags.helm_chart_max_size, 10_485_760);
         assert_eq!(flags.helm_chart_file_max_size, 5_242_880);
@@ -116,7 +99,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(flags.ssh_kex_algos, ["a", "b"]);
-        assert_eq!(flags.artifact_digest_algo, Algorithm::Blake3);
+        assert_eq!(flags.artifacts.artifact_digest_algo, Algorithm::Blake3);
         assert!(parse(&["--artifact-digest-algo=md5"]).is_err());
         assert!(parse(&["--artifact-retention-ttl=5"]).is_err());
     }

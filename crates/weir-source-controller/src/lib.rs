@@ -11,18 +11,17 @@ mod identity;
 mod oci_repository;
 mod source;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tracing::{error, info};
 use weir_api::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
-use weir_artifact::{server, storage};
-use weir_base::error::chain;
+use weir_artifact::storage::Storage;
 use weir_cloud::Environment;
 use weir_cloud::gcp::Federation;
 use weir_runtime::{
-    Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store, Trigger, Watched,
+    ArtifactsError, Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store,
+    Trigger, Watched, artifacts,
 };
 use weir_source::git::{Git, Limits, SshAlgorithms};
 
@@ -53,21 +52,9 @@ pub const PROGRAM: Program = Program {
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The directory of the artifacts cannot be used.
-    #[error("unable to configure storage provider")]
-    Storage(#[from] storage::StorageError),
-    /// Neither flag says where artifacts are fetched from.
-    #[error("unable to determine advertised storage address from '{0}'")]
-    AdvertisedAddress(String),
-    /// The file server cannot listen.
-    #[error("unable to listen on --storage-addr '{address}'")]
-    Listen {
-        /// The value of the flag.
-        address: String,
-        /// Why not.
-        #[source]
-        source: weir_runtime::ListenError,
-    },
+    /// Artifacts cannot be stored or served.
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactsError),
     /// Git repositories cannot be fetched.
     #[error(transparent)]
     Git(#[from] weir_source::git::GitError),
@@ -99,46 +86,58 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     if !flags.service_account.default_service_account.is_empty() && !identity {
         return Err(SetupError::DefaultServiceAccount);
     }
-    let storage = Arc::new(open_storage(runtime, flags)?);
-    let address = flags.storage_addr.clone();
-    let served = Arc::clone(&storage);
-    let stop = runtime.stop();
-    runtime.while_leading(async move {
-        // Bound only now: the open port tells the readiness probe that this instance leads.
-        let listener = match weir_runtime::listen(&address).await {
-            Ok(listener) => listener,
-            Err(source) => {
-                let error = SetupError::Listen { address, source };
-                error!(error = chain(&error), "artifact file server error");
-                stop.cancel();
-                return;
-            }
-        };
-        info!("starting file server");
-        if let Err(error) = server::serve(listener, served, stop.clone().cancelled_owned()).await {
-            error!(error = chain(&error), "artifact file server error");
-            stop.cancel();
-        }
-    });
-    let options = IdentityOptions {
-        per_object: identity,
-        default_account: flags.service_account.default_service_account.clone(),
-        cached_max: flags.token_cache.token_cache_max_size,
-        cached_for: flags.token_cache.token_cache_max_duration,
-        environment: Environment::of_process(),
-        gcp: Federation::default(),
-    };
-    let identities = Arc::new(Identities::new(runtime.client(), runtime.clock(), options));
+    let storage = artifacts(runtime, &flags.artifacts)?;
     let cache = std::env::temp_dir().join("source-controller").join("git");
+    let bytes = |flag: i64| u64::try_from(flag).unwrap_or_default();
+    let parts = Parts {
+        storage,
+        git: Git::new(cache, Limits::default())?
+            .with_algorithms(SshAlgorithms::new(&flags.ssh_kex_algos, &flags.ssh_hostkey_algos)?),
+        identity: IdentityOptions {
+            per_object: identity,
+            default_account: flags.service_account.default_service_account.clone(),
+            cached_max: flags.token_cache.token_cache_max_size,
+            cached_for: flags.token_cache.token_cache_max_duration,
+            environment: Environment::of_process(),
+            gcp: Federation::default(),
+        },
+        requeue_dependency: flags.dependencies.requeue_dependency,
+        index_bytes_max: bytes(flags.helm_index_max_size),
+        chart_bytes_max: bytes(flags.helm_chart_max_size),
+    };
+    add_controllers(runtime, parts);
+    Ok(())
+}
+
+/// What the controllers work with.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where artifacts go.
+    pub storage: Arc<Storage>,
+    /// The Git client.
+    pub git: Git,
+    /// What may be asked of clouds.
+    pub identity: IdentityOptions,
+    /// The time between two looks at an include that is not available.
+    pub requeue_dependency: Duration,
+    /// The largest index of a chart repository.
+    pub index_bytes_max: u64,
+    /// The largest packaged chart.
+    pub chart_bytes_max: u64,
+}
+
+/// Adds the controllers of all sources to a runtime.
+pub fn add_controllers(runtime: &mut Runtime, parts: Parts) {
+    let Parts { storage, git, identity, requeue_dependency, index_bytes_max, chart_bytes_max } = parts;
+    let identities = Arc::new(Identities::new(runtime.client(), runtime.clock(), identity));
     let sources = runtime.watch_primary::<GitRepository>();
     let reconciler = GitRepositories {
         client: runtime.client(),
         identities: Arc::clone(&identities),
         storage: Arc::clone(&storage),
-        git: Git::new(cache, Limits::default())?
-            .with_algorithms(SshAlgorithms::new(&flags.ssh_kex_algos, &flags.ssh_hostkey_algos)?),
+        git,
         sources: sources.clone(),
-        requeue_dependency: flags.dependencies.requeue_dependency,
+        requeue_dependency,
     };
     runtime.controller(&sources, reconciler, |_| {});
     let repositories = runtime.watch_primary::<OCIRepository>();
@@ -148,8 +147,6 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
         storage: Arc::clone(&storage),
     };
     runtime.controller(&repositories, reconciler, |_| {});
-    let bytes = |flag: i64| u64::try_from(flag).unwrap_or_default();
-    let index_bytes_max = bytes(flags.helm_index_max_size);
     let repositories = runtime.watch_primary::<HelmRepository>();
     let reconciler = HelmRepositories::new(runtime.client(), Arc::clone(&storage), index_bytes_max);
     runtime.controller(&repositories, reconciler, |_| {});
@@ -169,11 +166,10 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
         storage,
         sources.clone(),
         index_bytes_max,
-        bytes(flags.helm_chart_max_size),
+        chart_bytes_max,
     );
     let handle = runtime.controller(&charts, reconciler, |_| {});
     follow_sources(&charts, &sources, &handle);
-    Ok(())
 }
 
 /// Charts run when their source has a new revision.
@@ -210,19 +206,4 @@ fn follow<K: Watched>(
             }
         }
     });
-}
-
-fn open_storage(runtime: &Runtime, flags: &Flags) -> Result<storage::Storage, SetupError> {
-    let host = runtime.settings().host.clone();
-    let host_name = || std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()).unwrap_or(host);
-    let host = storage::advertised_host(&flags.storage_adv_addr, &flags.storage_addr, host_name)
-        .ok_or_else(|| SetupError::AdvertisedAddress(flags.storage_addr.clone()))?;
-    let options = storage::Options {
-        root: PathBuf::from(&flags.storage_path),
-        host,
-        retention_ttl: flags.artifact_retention_ttl,
-        retention_records: flags.artifact_retention_records,
-        algorithm: flags.artifact_digest_algo,
-    };
-    Ok(storage::Storage::open(options, runtime.clock())?)
 }

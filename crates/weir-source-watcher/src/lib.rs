@@ -15,18 +15,14 @@ mod glob;
 mod observe;
 mod status;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use tracing::{error, info};
 use weir_api::extensions::ArtifactGenerator;
 use weir_api::names::{controller, environment, finalizer};
 use weir_artifact::fetch::{Fetcher, Options as FetchOptions};
-use weir_artifact::{server, storage};
-use weir_base::error::chain;
 use weir_runtime::{
-    Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store, Trigger,
+    ArtifactsError, Change, Handle, Index as Lookup, ObjectKey, Priority, Program, Runtime, Settings, Store,
+    Trigger, artifacts,
 };
 
 use observe::ArtifactSource;
@@ -54,21 +50,9 @@ pub const PROGRAM: Program = Program {
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The directory of the artifacts cannot be used.
-    #[error("unable to configure storage provider")]
-    Storage(#[from] storage::StorageError),
-    /// No address can be told under which the artifacts are served.
-    #[error("unable to determine advertised storage address from '{0}'")]
-    AdvertisedAddress(String),
-    /// The artifacts cannot be served.
-    #[error("unable to listen on --storage-addr '{address}'")]
-    Listen {
-        /// The address of the flag.
-        address: String,
-        /// Why not.
-        #[source]
-        source: weir_runtime::ListenError,
-    },
+    /// Artifacts cannot be stored or served.
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactsError),
     /// Artifacts cannot be fetched.
     #[error("unable to set up the artifact fetcher")]
     Fetcher(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -88,8 +72,7 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// The storage cannot be opened, or no artifact could ever be fetched.
 pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
-    let storage = Arc::new(open_storage(runtime, flags)?);
-    serve(runtime, flags, Arc::clone(&storage));
+    let storage = artifacts(runtime, &flags.artifacts)?;
     // Artifacts of this program, too, are fetched with the override for source-controller.
     let host_override =
         std::env::var(environment::SOURCE_CONTROLLER_LOCALHOST).ok().filter(|host| !host.is_empty());
@@ -127,28 +110,6 @@ pub fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), SetupError> {
     Ok(())
 }
 
-fn serve(runtime: &mut Runtime, flags: &Flags, storage: Arc<storage::Storage>) {
-    let address = flags.storage_addr.clone();
-    let stop = runtime.stop();
-    runtime.while_leading(async move {
-        // Bound only now: the open port tells the readiness probe that this instance leads.
-        let listener = match weir_runtime::listen(&address).await {
-            Ok(listener) => listener,
-            Err(source) => {
-                let error = SetupError::Listen { address, source };
-                error!(error = chain(&error), "artifact file server error");
-                stop.cancel();
-                return;
-            }
-        };
-        info!("starting file server");
-        if let Err(error) = server::serve(listener, storage, stop.clone().cancelled_owned()).await {
-            error!(error = chain(&error), "artifact file server error");
-            stop.cancel();
-        }
-    });
-}
-
 /// Generators run when a source has a new revision, comes with an artifact, or goes.
 fn follow<K: ArtifactSource>(
     sources: &Store<K>,
@@ -173,19 +134,4 @@ fn follow<K: ArtifactSource>(
             handle.enqueue(&ObjectKey::of(&*generator), Priority::Event, &trigger);
         }
     });
-}
-
-fn open_storage(runtime: &Runtime, flags: &Flags) -> Result<storage::Storage, SetupError> {
-    let host = runtime.settings().host.clone();
-    let host_name = || std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()).unwrap_or(host);
-    let host = storage::advertised_host(&flags.storage_adv_addr, &flags.storage_addr, host_name)
-        .ok_or_else(|| SetupError::AdvertisedAddress(flags.storage_addr.clone()))?;
-    let options = storage::Options {
-        root: PathBuf::from(&flags.storage_path),
-        host,
-        retention_ttl: flags.artifact_retention_ttl,
-        retention_records: flags.artifact_retention_records,
-        algorithm: flags.artifact_digest_algo,
-    };
-    Ok(storage::Storage::open(options, runtime.clock())?)
 }

@@ -15,56 +15,13 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use parking_lot::Mutex;
-use s3s::auth::SimpleAuth;
-use s3s::dto::{
-    ETag, GetObjectInput, GetObjectOutput, HeadBucketInput, HeadBucketOutput, ListObjectsV2Input,
-    ListObjectsV2Output, Object, StreamingBlob,
-};
-use s3s::service::S3ServiceBuilder;
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use weir_artifact::digest::Algorithm;
 use weir_base::clock::SystemClock;
 use weir_base::redact::Secret;
 use weir_base::tree::Files as _;
 use weir_cloud::aws::AwsCredentials;
 use weir_source::bucket::{Access, Azure, AzureLogin, Bucket, BucketError, Gcs, S3 as S3Client, S3Options};
-
-/// Objects with their content and tag.
-#[derive(Clone, Default)]
-struct Objects(Arc<Mutex<BTreeMap<String, (String, String)>>>);
-
-impl Objects {
-    fn of(entries: &[(&str, &str)]) -> Self {
-        let objects = Self::default();
-        for (key, content) in entries {
-            objects.put(key, content);
-        }
-        objects
-    }
-
-    fn put(&self, key: &str, content: &str) {
-        let etag = Algorithm::Sha1.digest(content.as_bytes()).hex().to_owned();
-        self.0.lock().insert(key.to_owned(), (content.to_owned(), etag));
-    }
-
-    fn get(&self, key: &str) -> Option<(String, String)> {
-        self.0.lock().get(key).cloned()
-    }
-
-    /// Two keys and tags after a key, and whether there are more.
-    fn page(&self, prefix: &str, after: &str) -> (Vec<(String, String)>, bool) {
-        let all: Vec<(String, String)> = self
-            .0
-            .lock()
-            .iter()
-            .filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after)
-            .map(|(key, (_, etag))| (key.clone(), etag.clone()))
-            .collect();
-        let more = all.len() > 2;
-        (all.into_iter().take(2).collect(), more)
-    }
-}
+use weir_testkit::objects::{Objects, serve as s3_server};
 
 /// The keys that are hard to sign and to write.
 const FLEET: &[(&str, &str)] = &[
@@ -125,63 +82,6 @@ async fn serve(router: Router) -> String {
 
 // S3
 
-#[derive(Clone)]
-struct Store(Objects);
-
-#[async_trait::async_trait]
-impl S3 for Store {
-    async fn head_bucket(
-        &self,
-        request: S3Request<HeadBucketInput>,
-    ) -> S3Result<S3Response<HeadBucketOutput>> {
-        if request.input.bucket == "fleet" {
-            Ok(S3Response::new(HeadBucketOutput::default()))
-        } else {
-            Err(s3_error!(NoSuchBucket))
-        }
-    }
-
-    async fn list_objects_v2(
-        &self,
-        request: S3Request<ListObjectsV2Input>,
-    ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        let input = request.input;
-        let after = input.continuation_token.unwrap_or_default();
-        let (page, more) = self.0.page(&input.prefix.unwrap_or_default(), &after);
-        let next = page.last().map(|(key, _)| key.clone()).filter(|_| more);
-        let contents = page.into_iter().map(|(key, etag)| Object {
-            key: Some(key),
-            e_tag: Some(ETag::Strong(etag)),
-            ..Object::default()
-        });
-        Ok(S3Response::new(ListObjectsV2Output {
-            contents: Some(contents.collect()),
-            is_truncated: Some(more),
-            next_continuation_token: next,
-            ..ListObjectsV2Output::default()
-        }))
-    }
-
-    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
-        let (content, etag) = self.0.get(&request.input.key).ok_or_else(|| s3_error!(NoSuchKey))?;
-        Ok(S3Response::new(GetObjectOutput {
-            content_length: Some(content.len() as i64),
-            body: Some(StreamingBlob::from(s3s::Body::from(content))),
-            e_tag: Some(ETag::Strong(etag)),
-            ..GetObjectOutput::default()
-        }))
-    }
-}
-
-async fn s3_server(objects: &Objects) -> String {
-    let mut builder = S3ServiceBuilder::new(Store(objects.clone()));
-    builder.set_auth(SimpleAuth::from_single("AKID", "s3cret"));
-    let service = axum::error_handling::HandleError::new(builder.build(), async |error: s3s::HttpError| {
-        (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:?}"))
-    });
-    serve(Router::new().fallback_service(service)).await
-}
-
 fn s3(endpoint: &str, bucket: &str, secret: Option<&str>) -> Bucket {
     let credentials = secret.map(|secret| AwsCredentials {
         access_key: "AKID".to_owned(),
@@ -232,7 +132,7 @@ async fn objects_that_change_while_they_are_fetched() {
     let bucket = s3(&address, "fleet", Some("s3cret"));
     let mut index = bucket.index("", None).await.unwrap();
     objects.put("a", "new");
-    objects.0.lock().remove("b");
+    objects.remove("b");
     let tree = bucket.fetch(&mut index).await.unwrap();
     assert_eq!(tree.read("a").unwrap(), "new");
     let lines = format!("a {}\nc {}\n", etag("new"), etag("3"));

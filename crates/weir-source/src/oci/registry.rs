@@ -411,6 +411,11 @@ impl Session {
             let text = format!("{scheme}://{}", self.repository.registry);
             let base = Url::parse(&text)
                 .map_err(|_| OciError::Answer { url: text, what: "the registry is not a host" })?;
+            // With nothing to choose from, the first request is the one that is wanted.
+            if self.schemes.len() == 1 {
+                *self.base.lock() = Some(base.clone());
+                return Ok(base);
+            }
             let ping = base.join("/v2/").unwrap_or_else(|_| base.clone());
             match self.send_once(&Method::GET, &ping, "*/*").await {
                 Ok(_) => {

@@ -12,7 +12,7 @@ use weir_base::tree::MemoryTree;
 use weir_kustomize::{Options, build_with};
 use weir_source::bases::{Access, Bases, Limits};
 
-use crate::server::{Behaviour, Server, git};
+use weir_testkit::git::{Behaviour, Server, git};
 
 const CONTROLLER: Access = Access { repositories: true, local_repositories: false };
 
@@ -41,7 +41,7 @@ fn config_map(name: &str) -> String {
 }
 
 /// A repository with a base, as it was at the tag `v1` and as it is on `main`; the commit of the tag.
-fn with_base(server: &Server) -> (crate::server::Repository, String) {
+fn with_base(server: &Server) -> (weir_testkit::git::Repository, String) {
     let repository = server.repository();
     repository.write("deploy/base/kustomization.yaml", "resources: [../shared/a.yaml]\nnamePrefix: one-\n");
     repository.write("deploy/shared/a.yaml", &config_map("x"));

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "failing is what tests do")]
 
 mod bases;
-mod server;
 mod ssh;
 mod submodules;
 mod tls;
@@ -20,7 +19,7 @@ use weir_source::git::{
     Authorization, Checkout, Credentials, Git, GitError, Limits, Outcome, Reference, Request, Target,
 };
 
-use server::{Behaviour, Server};
+use weir_testkit::git::{Behaviour, Server};
 
 /// Says on the terminal that a test does not run, which captured output would hide.
 fn skipped(missing: &str) {
@@ -301,8 +300,8 @@ async fn forced_moved_and_deleted_references() {
     assert_eq!(files(&checkout).files().next().unwrap().1.data, "other");
     drop(checkout);
     // Back to a commit the server has collected in between.
-    crate::server::git(&repository.bare, &["reflog", "expire", "--expire=now", "--all"]);
-    crate::server::git(&repository.bare, &["gc", "-q", "--prune=now"]);
+    weir_testkit::git::git(&repository.bare, &["reflog", "expire", "--expire=now", "--all"]);
+    weir_testkit::git::git(&repository.bare, &["gc", "-q", "--prune=now"]);
     repository.git(&["reset", "-q", "--hard", &second]);
     repository.git(&["push", "-q", "--force", "origin", "HEAD"]);
     assert_eq!(client.changed(MAIN).await.commit, second);

@@ -1,19 +1,15 @@
 //! Git over SSH against a real `sshd`, run without privileges on the loopback. Skipped where there is none.
 
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_base::redact::Secret;
 use weir_source::git::{IdentityError, KnownHosts, Outcome, SshAlgorithms, SshCredentials};
 
-use crate::server::{Repository, Server};
 use crate::{Client, MAIN, files, is_installed, names, skipped};
-
-const SSHD: &str = "/usr/sbin/sshd";
+use weir_testkit::git::{Repository, Server};
+use weir_testkit::sshd::{SSHD, Sshd, generate, run, text};
 
 /// Whether there is an `sshd`; says so if not.
 fn available() -> bool {
@@ -24,115 +20,16 @@ fn available() -> bool {
     there
 }
 
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn text(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap()
-}
-
-/// A server with keys of its own.
-struct Sshd {
-    directory: TempDir,
-    process: Child,
-    port: u16,
-    /// Types of host keys.
-    host_keys: Vec<&'static str>,
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn generate(path: &Path, kind: &str, password: &str, more: &[&str]) {
-    let path = path.to_str().unwrap();
-    let mut arguments = vec!["-q", "-t", kind, "-N", password, "-C", "", "-f", path];
-    arguments.extend_from_slice(more);
-    run("ssh-keygen", &arguments);
-}
-
-impl Sshd {
-    fn start(host_keys: &[&'static str], options: &str) -> Self {
-        let directory = TempDir::new().unwrap();
-        if run("id", &["-u"]) == "0" {
-            std::fs::create_dir_all("/run/sshd").unwrap();
-        }
-        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        for kind in host_keys {
-            generate(&directory.path().join(format!("host_{kind}")), kind, "", &[]);
-        }
-        std::fs::write(at("authorized_keys"), "").unwrap();
-        // Another process may take the port first.
-        for _ in 0..10 {
-            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut config = format!(
-                "Port {port}\nListenAddress 127.0.0.1\nPidFile none\nUsePAM no\nStrictModes no\n\
-                 PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-                 AuthorizedKeysFile {}\nLogLevel INFO\n{options}\n",
-                at("authorized_keys")
-            );
-            for kind in host_keys {
-                let _ = writeln!(config, "HostKey {}", at(&format!("host_{kind}")));
-            }
-            std::fs::write(at("config"), config).unwrap();
-            let mut process = Command::new(SSHD)
-                .args(["-D", "-e", "-f", &at("config")])
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-            let listening =
-                lines.by_ref().map_while(Result::ok).any(|line| line.contains("Server listening"));
-            // The server must be able to go on writing.
-            std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-            if listening {
-                return Self { directory, process, port, host_keys: host_keys.to_vec() };
-            }
-            process.wait().unwrap();
-        }
-        panic!("sshd does not start");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// A new private key that may log in.
-    fn identity(&self, kind: &str, password: &str, more: &[&str]) -> String {
-        let path = self.path(&format!("id_{kind}_{}", more.len()));
-        generate(&path, kind, password, more);
-        let mut authorized =
-            std::fs::OpenOptions::new().append(true).open(self.path("authorized_keys")).unwrap();
-        let public = text(&path.with_extension("pub"));
-        authorized.write_all(public.as_bytes()).unwrap();
-        text(&path)
-    }
-
-    /// Lines for `known_hosts` with all host keys.
-    fn known_hosts(&self) -> String {
-        let line = |kind: &&str| {
-            let key = text(&self.path(&format!("host_{kind}.pub")));
-            format!("[127.0.0.1]:{} {key}", self.port)
-        };
-        self.host_keys.iter().map(line).collect()
-    }
-
-    fn client(&self, repository: &Repository, identity: &str, password: &str, known_hosts: &str) -> Client {
-        let user = run("id", &["-un"]);
-        let path = repository.bare.to_str().unwrap();
-        let mut client = Client::new(&format!("ssh://{user}@127.0.0.1:{}{path}", self.port));
-        let password = Secret::new(password);
-        let known_hosts = KnownHosts::parse(known_hosts).unwrap();
-        let ssh = SshCredentials::new(&Secret::new(identity), Some(&password), known_hosts).unwrap();
-        client.credentials.ssh = Some(ssh);
-        client
-    }
+/// A client that logs in with a key.
+fn log_in(sshd: &Sshd, repository: &Repository, identity: &str, password: &str, known_hosts: &str) -> Client {
+    let user = run("id", &["-un"]);
+    let path = repository.bare.to_str().unwrap();
+    let mut client = Client::new(&format!("ssh://{user}@127.0.0.1:{}{path}", sshd.port));
+    let password = Secret::new(password);
+    let known_hosts = KnownHosts::parse(known_hosts).unwrap();
+    let ssh = SshCredentials::new(&Secret::new(identity), Some(&password), known_hosts).unwrap();
+    client.credentials.ssh = Some(ssh);
+    client
 }
 
 /// A repository with one commit.
@@ -160,7 +57,7 @@ async fn all_kinds_of_keys_log_in() {
         ("rsa", "secret", &["-b", "2048", "-a", "4"][..]),
     ] {
         let identity = sshd.identity(kind, password, more);
-        let client = sshd.client(&repository, &identity, password, &sshd.known_hosts());
+        let client = log_in(&sshd, &repository, &identity, password, &sshd.known_hosts());
         let checkout = client.changed(MAIN).await;
         assert_eq!(checkout.revision, format!("main@sha1:{commit}"), "{kind} {more:?}");
         assert_eq!(names(&files(&checkout)), ["a.yaml"]);
@@ -175,7 +72,7 @@ async fn updates_and_unmoved_references() {
     let (_server, repository, commit) = repository().await;
     let sshd = Sshd::start(&["ed25519"], "AcceptEnv GIT_PROTOCOL");
     let identity = sshd.identity("ed25519", "", &[]);
-    let client = sshd.client(&repository, &identity, "", &sshd.known_hosts());
+    let client = log_in(&sshd, &repository, &identity, "", &sshd.known_hosts());
     client.changed(MAIN).await;
     let known = format!("main@sha1:{commit}");
     let same = client.checkout(MAIN, Some(&known)).await.unwrap();
@@ -204,7 +101,7 @@ async fn servers_of_an_older_protocol() {
     // Without the variable the server does not know that it may speak the newer one.
     let sshd = Sshd::start(&["rsa"], "");
     let identity = sshd.identity("ed25519", "", &[]);
-    let client = sshd.client(&repository, &identity, "", &sshd.known_hosts());
+    let client = log_in(&sshd, &repository, &identity, "", &sshd.known_hosts());
     assert_eq!(client.changed(MAIN).await.revision, format!("main@sha1:{commit}"));
     repository.write("b.yaml", "2");
     repository.commit("second");
@@ -220,7 +117,7 @@ async fn servers_must_be_known() {
     let sshd = Sshd::start(&["ed25519"], "AcceptEnv GIT_PROTOCOL");
     let identity = sshd.identity("ed25519", "", &[]);
     let error =
-        async |known_hosts: &str| sshd.client(&repository, &identity, "", known_hosts).error(MAIN).await;
+        async |known_hosts: &str| log_in(&sshd, &repository, &identity, "", known_hosts).error(MAIN).await;
     let other = sshd.path("other");
     generate(&other, "ed25519", "", &[]);
     let changed = format!("[127.0.0.1]:{} {}", sshd.port, text(&other.with_extension("pub")));
@@ -233,7 +130,7 @@ async fn servers_must_be_known() {
     std::fs::write(&hashed, sshd.known_hosts()).unwrap();
     run("ssh-keygen", &["-q", "-H", "-f", hashed.to_str().unwrap()]);
     assert!(text(&hashed).starts_with("|1|"));
-    let client = sshd.client(&repository, &identity, "", &text(&hashed));
+    let client = log_in(&sshd, &repository, &identity, "", &text(&hashed));
     client.changed(MAIN).await;
 }
 
@@ -246,7 +143,7 @@ async fn wrong_keys_and_missing_repositories() {
     let sshd = Sshd::start(&["ed25519"], "AcceptEnv GIT_PROTOCOL");
     let stranger = sshd.path("stranger");
     generate(&stranger, "ed25519", "", &[]);
-    let client = sshd.client(&repository, &text(&stranger), "", &sshd.known_hosts());
+    let client = log_in(&sshd, &repository, &text(&stranger), "", &sshd.known_hosts());
     let refused = client.error(MAIN).await;
     assert!(refused.contains("ssh: unable to authenticate, attempted methods [none publickey]"), "{refused}");
     let identity = sshd.identity("ed25519", "secret", &["-a", "4"]);
@@ -259,7 +156,7 @@ async fn wrong_keys_and_missing_repositories() {
     assert_eq!(load(Some("wrong")), Err(IdentityError::Unreadable));
     assert_eq!(load(Some("secret")), Ok(()));
     repository.bare = repository.bare.with_file_name("it's not there.git");
-    let client = sshd.client(&repository, &identity, "secret", &sshd.known_hosts());
+    let client = log_in(&sshd, &repository, &identity, "secret", &sshd.known_hosts());
     let missing = client.error(MAIN).await;
     assert!(
         missing.starts_with("unable to clone: repository not found: git repository: 'ssh://"),
@@ -284,8 +181,8 @@ async fn algorithms_can_be_chosen() {
         };
         SshAlgorithms::new(&list(kex), &list(host_keys)).unwrap()
     };
-    let client = |algorithms: SshAlgorithms| {
-        let mut client = sshd.client(&repository, &identity, "", &sshd.known_hosts());
+    let with = |algorithms: SshAlgorithms| {
+        let mut client = log_in(&sshd, &repository, &identity, "", &sshd.known_hosts());
         client.git = client.git.clone().with_algorithms(algorithms);
         client
     };
@@ -295,10 +192,10 @@ async fn algorithms_can_be_chosen() {
         ("ecdh-sha2-nistp256", "rsa-sha2-256"),
         ("", "rsa-sha2-512"),
     ] {
-        let checkout = client(algorithms(kex, host_keys)).changed(MAIN).await;
+        let checkout = with(algorithms(kex, host_keys)).changed(MAIN).await;
         assert_eq!(checkout.revision, format!("main@sha1:{commit}"), "{kex} {host_keys}");
     }
-    let refused = client(algorithms("curve25519-sha256", "")).error(MAIN).await;
+    let refused = with(algorithms("curve25519-sha256", "")).error(MAIN).await;
     assert!(refused.contains("ssh: handshake failed: "), "{refused}");
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use weir_base::redact::Secret;
 use weir_source::git::Authorization;
 
-use crate::server::{Repository, Server, git};
 use crate::{Client, MAIN, files, names};
+use weir_testkit::git::{Repository, Server, git};
 
 /// Another repository on the server, with one file, and its commit.
 fn library(

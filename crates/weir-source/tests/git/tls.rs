@@ -11,7 +11,7 @@ use weir_base::redact::Secret;
 use weir_source::connection::ClientCertificate;
 
 use crate::Client;
-use crate::server::Server;
+use weir_testkit::git::Server;
 
 struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,

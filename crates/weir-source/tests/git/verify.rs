@@ -7,8 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 use weir_source::git::{Signed, SigningKeys};
 
-use crate::server::{Repository, Server};
 use crate::{Client, is_installed};
+use weir_testkit::git::{Repository, Server};
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -16,38 +16,46 @@ use tokio::io::AsyncWriteExt as _;
 
 /// How the server misbehaves.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Behaviour {
+pub struct Behaviour {
     /// The only `Authorization` header that is accepted.
-    pub(crate) authorization: Option<String>,
+    pub authorization: Option<String>,
     /// Answers with this status and text.
-    pub(crate) refuse: Option<(u16, &'static str)>,
+    pub refuse: Option<(u16, &'static str)>,
     /// Sends everything elsewhere.
-    pub(crate) redirect: Option<(u16, String)>,
+    pub redirect: Option<(u16, String)>,
     /// Never answers requests whose path or body contains this.
-    pub(crate) hang_on: Option<&'static str>,
+    pub hang_on: Option<&'static str>,
     /// Sends only so many bytes of packs.
-    pub(crate) cut_packs_at: Option<usize>,
+    pub cut_packs_at: Option<usize>,
     /// Replaces the content type of answers.
-    pub(crate) content_type: Option<&'static str>,
+    pub content_type: Option<&'static str>,
     /// Speaks only the first version of the protocol.
-    pub(crate) old_protocol: bool,
+    pub old_protocol: bool,
 }
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    pub(crate) path: String,
-    pub(crate) authorization: Option<String>,
-    pub(crate) body: String,
-    pub(crate) answer_bytes: usize,
+pub struct Seen {
+    /// The path of the URL.
+    pub path: String,
+    /// The header of that name.
+    pub authorization: Option<String>,
+    /// The body as text.
+    pub body: String,
+    /// How long the answer was.
+    pub answer_bytes: usize,
 }
 
-pub(crate) struct Server {
-    pub(crate) address: String,
+/// A Git server on a free port, with a directory of its own.
+#[derive(Debug)]
+pub struct Server {
+    /// Host and port.
+    pub address: String,
     state: Arc<ServerState>,
     directory: TempDir,
 }
 
+#[derive(Debug)]
 struct ServerState {
     root: PathBuf,
     behaviour: Mutex<Behaviour>,
@@ -55,7 +63,8 @@ struct ServerState {
 }
 
 impl Server {
-    pub(crate) async fn start() -> Self {
+    /// Starts a server without repositories.
+    pub async fn start() -> Self {
         let directory = TempDir::new().unwrap();
         let state = Arc::new(ServerState {
             root: directory.path().join("srv"),
@@ -70,25 +79,28 @@ impl Server {
         Self { address, state, directory }
     }
 
-    pub(crate) fn router(&self) -> Router {
+    /// The same server for another listener.
+    pub fn router(&self) -> Router {
         Router::new().fallback(answer).with_state(Arc::clone(&self.state))
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The address of the repository.
+    pub fn url(&self) -> String {
         format!("http://{}/repo.git", self.address)
     }
 
-    pub(crate) fn behave(&self, behaviour: Behaviour) {
+    /// Changes how the server misbehaves.
+    pub fn behave(&self, behaviour: Behaviour) {
         *self.state.behaviour.lock().unwrap() = behaviour;
     }
 
     /// The requests since the last call.
-    pub(crate) fn take_seen(&self) -> Vec<Seen> {
+    pub fn take_seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.state.seen.lock().unwrap())
     }
 
     /// An empty repository and a work tree to push from.
-    pub(crate) fn repository(&self) -> Repository {
+    pub fn repository(&self) -> Repository {
         let bare = self.state.root.join("repo.git");
         let work = self.directory.path().join("work");
         git(&self.state.root, &["init", "-q", "--bare", "-b", "main", bare.to_str().unwrap()]);
@@ -100,37 +112,45 @@ impl Server {
     }
 }
 
-pub(crate) struct Repository {
-    pub(crate) work: PathBuf,
-    pub(crate) bare: PathBuf,
+/// A repository of a server.
+#[derive(Debug)]
+pub struct Repository {
+    /// The work tree commits are made in.
+    pub work: PathBuf,
+    /// What the server serves.
+    pub bare: PathBuf,
 }
 
 impl Repository {
-    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+    /// Runs Git in the work tree and returns what it prints.
+    pub fn git(&self, arguments: &[&str]) -> String {
         git(&self.work, arguments)
     }
 
-    pub(crate) fn write(&self, path: &str, content: &str) {
+    /// Writes a file of the work tree.
+    pub fn write(&self, path: &str, content: &str) {
         let path = self.work.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
     /// Commits everything, pushes the branch, and returns the commit id.
-    pub(crate) fn commit(&self, message: &str) -> String {
+    pub fn commit(&self, message: &str) -> String {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "--allow-empty", "-m", message]);
         self.git(&["push", "-q", "--force", "origin", "HEAD"]);
         self.git(&["rev-parse", "HEAD"])
     }
 
-    pub(crate) fn tag(&self, arguments: &[&str]) {
+    /// Tags as told, and pushes all tags.
+    pub fn tag(&self, arguments: &[&str]) {
         self.git(&[&["tag"], arguments].concat());
         self.git(&["push", "-q", "--tags", "origin"]);
     }
 }
 
-pub(crate) fn git(directory: &Path, arguments: &[&str]) -> String {
+/// Runs Git in a directory, with no configuration but its own, and returns what it prints.
+pub fn git(directory: &Path, arguments: &[&str]) -> String {
     let output = std::process::Command::new("git")
         .current_dir(directory)
         .args(arguments)
