@@ -44,16 +44,11 @@ pub(crate) enum TokenKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind,
-    pub(crate) position: usize,
+    pub(crate) position: u32,
     pub(crate) text: &'a str,
-    pub(crate) line: usize,
 }
 
 impl Token<'_> {
-    pub(crate) fn none() -> Self {
-        Self { kind: TokenKind::End, position: 0, text: "", line: 0 }
-    }
-
     /// The token as error messages show it.
     pub(crate) fn describe(&self) -> String {
         match self.kind {
@@ -68,17 +63,15 @@ impl Token<'_> {
     }
 }
 
-const LEFT: &str = "{{";
-const RIGHT: &str = "}}";
+const RIGHT: &[u8] = b"}}";
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
+/// Goes through a text action by action: [`Lexer::fill`] gives all tokens of one at a time.
 pub(crate) struct Lexer<'a> {
     input: &'a str,
     position: usize,
+    /// Where the token at hand starts.
     start: usize,
-    line: usize,
-    start_line: usize,
-    inside_action: bool,
     paren_depth: usize,
     problem: String,
 }
@@ -94,8 +87,8 @@ const WORD: [bool; 256] = {
     table
 };
 
-fn is_space(character: char) -> bool {
-    matches!(character, ' ' | '\t' | '\r' | '\n')
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 fn is_alphanumeric(character: char) -> bool {
@@ -105,14 +98,23 @@ fn is_alphanumeric(character: char) -> bool {
     }
 }
 
-fn has_left_trim(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() >= 2 && bytes[0] == b'-' && is_space(char::from(bytes[1]))
-}
-
-fn has_right_trim(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() >= 2 && is_space(char::from(bytes[0])) && bytes[1] == b'-'
+/// What an identifier is if it is no name.
+fn word_kind(text: &str) -> TokenKind {
+    match text {
+        "block" => TokenKind::KeywordBlock,
+        "break" => TokenKind::KeywordBreak,
+        "continue" => TokenKind::KeywordContinue,
+        "define" => TokenKind::KeywordDefine,
+        "else" => TokenKind::KeywordElse,
+        "end" => TokenKind::KeywordEnd,
+        "if" => TokenKind::KeywordIf,
+        "range" => TokenKind::KeywordRange,
+        "nil" => TokenKind::KeywordNil,
+        "template" => TokenKind::KeywordTemplate,
+        "with" => TokenKind::KeywordWith,
+        "true" | "false" => TokenKind::Bool,
+        _ => TokenKind::Identifier,
+    }
 }
 
 fn unicode_name(character: Option<char>) -> String {
@@ -121,24 +123,9 @@ fn unicode_name(character: Option<char>) -> String {
     if strconv::is_print(character) { format!("U+{code:04X} '{character}'") } else { format!("U+{code:04X}") }
 }
 
-/// Where the next left delimiter is.
-fn find_left(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    memchr::memchr_iter(b'{', bytes).find(|position| bytes.get(position + 1) == Some(&b'{'))
-}
-
 impl<'a> Lexer<'a> {
     pub(crate) fn new(input: &'a str) -> Self {
-        Self {
-            input,
-            position: 0,
-            start: 0,
-            line: 1,
-            start_line: 1,
-            inside_action: false,
-            paren_depth: 0,
-            problem: String::new(),
-        }
+        Self { input, position: 0, start: 0, paren_depth: 0, problem: String::new() }
     }
 
     /// What was wrong where an error token was given.
@@ -146,26 +133,82 @@ impl<'a> Lexer<'a> {
         &self.problem
     }
 
-    fn rest(&self) -> &'a str {
-        &self.input[self.position..]
+    /// Adds at least one token to `tokens`: the text before the next action and the action itself, or the text to
+    /// the end and the end. An error is the last token there is.
+    pub(crate) fn fill(&mut self, tokens: &mut Vec<Token<'a>>) {
+        loop {
+            let from = self.position;
+            let Some(delimiter) = self.find_left() else {
+                self.position = self.input.len();
+                if self.position > from {
+                    tokens.push(self.token(TokenKind::Text));
+                }
+                tokens.push(self.token(TokenKind::End));
+                return;
+            };
+            let bytes = self.input.as_bytes();
+            let after = delimiter + 2;
+            let trims = bytes.get(after) == Some(&b'-') && bytes.get(after + 1).is_some_and(|b| is_space(*b));
+            if delimiter > from {
+                self.position = if trims {
+                    from + self.input[from..delimiter].trim_end_matches(SPACES).len()
+                } else {
+                    delimiter
+                };
+                if self.position > from {
+                    tokens.push(self.token(TokenKind::Text));
+                }
+            }
+            let inside = after + if trims { 2 } else { 0 };
+            self.start = delimiter;
+            if bytes[inside..].starts_with(b"/*") {
+                match self.comment(inside) {
+                    None if tokens.is_empty() => continue,
+                    None => return,
+                    Some(error) => {
+                        tokens.push(error);
+                        return;
+                    }
+                }
+            }
+            self.position = after;
+            tokens.push(self.token(TokenKind::LeftDelimiter));
+            self.skip_to(inside);
+            self.paren_depth = 0;
+            loop {
+                let token = self.inside_action();
+                tokens.push(token);
+                if matches!(token.kind, TokenKind::RightDelimiter | TokenKind::Error) {
+                    return;
+                }
+            }
+        }
     }
 
-    #[inline]
+    /// Where the next left delimiter is.
+    fn find_left(&self) -> Option<usize> {
+        let bytes = self.input.as_bytes();
+        let mut from = self.position;
+        loop {
+            from += memchr::memchr(b'{', &bytes[from..])?;
+            if bytes.get(from + 1) == Some(&b'{') {
+                return Some(from);
+            }
+            from += 1;
+        }
+    }
+
     fn peek(&self) -> Option<char> {
         match self.input.as_bytes().get(self.position) {
             Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
-            Some(_) => self.rest().chars().next(),
+            Some(_) => self.input[self.position..].chars().next(),
             None => None,
         }
     }
 
-    #[inline]
     fn advance(&mut self) -> Option<char> {
         let character = self.peek()?;
         self.position += character.len_utf8();
-        if character == '\n' {
-            self.line += 1;
-        }
         Some(character)
     }
 
@@ -181,155 +224,115 @@ impl<'a> Lexer<'a> {
         while self.accept(valid) {}
     }
 
+    #[inline]
     fn token(&mut self, kind: TokenKind) -> Token<'a> {
-        let token = Token {
-            kind,
-            position: self.start,
-            text: &self.input[self.start..self.position],
-            line: self.start_line,
-        };
+        let token = Token { kind, position: self.start as u32, text: &self.input[self.start..self.position] };
         self.start = self.position;
-        self.start_line = self.line;
         token
     }
 
-    /// Moves to `position`, counting the lines passed since the start of the token.
+    /// Moves to `position`; what was passed belongs to no token.
     fn skip_to(&mut self, position: usize) {
         self.position = position;
-        self.line = self.start_line + newlines(&self.input[self.start..position]);
+        self.start = position;
     }
 
-    fn ignore(&mut self) {
-        self.start = self.position;
-        self.start_line = self.line;
-    }
-
+    /// The last token there is: nothing follows an error.
     fn error(&mut self, message: impl Into<String>) -> Token<'a> {
-        let token = Token { kind: TokenKind::Error, position: self.start, text: "", line: self.start_line };
+        let token = Token { kind: TokenKind::Error, position: self.start as u32, text: "" };
         self.problem = message.into();
-        self.input = "";
-        self.start = 0;
-        self.position = 0;
+        self.skip_to(self.input.len());
         token
     }
 
     /// Whether a right delimiter follows, and whether it trims the text after it.
     fn at_right_delimiter(&self) -> Option<bool> {
-        let rest = self.rest();
-        if has_right_trim(rest) && rest[2..].starts_with(RIGHT) {
-            return Some(true);
-        }
-        rest.starts_with(RIGHT).then_some(false)
-    }
-
-    pub(crate) fn next_token(&mut self) -> Token<'a> {
-        if self.inside_action {
-            return self.inside_action();
-        }
-        loop {
-            if let Some(token) = self.text() {
-                return token;
-            }
+        match &self.input.as_bytes()[self.position..] {
+            [b'}', b'}', ..] => Some(false),
+            [space, b'-', b'}', b'}', ..] if is_space(*space) => Some(true),
+            _ => None,
         }
     }
 
-    /// Text up to the next action, or the start of the action; `None` after a comment.
-    fn text(&mut self) -> Option<Token<'a>> {
-        let Some(offset) = find_left(self.rest()) else {
-            if self.input.len() > self.start {
-                self.skip_to(self.input.len());
-                return Some(self.token(TokenKind::Text));
-            }
-            return Some(self.token(TokenKind::End));
-        };
-        if offset > 0 {
-            let delimiter = self.position + offset;
-            let text = &self.input[self.start..delimiter];
-            let kept = if has_left_trim(&self.input[delimiter + LEFT.len()..]) {
-                text.trim_end_matches(SPACES).len()
-            } else {
-                text.len()
-            };
-            self.skip_to(self.start + kept);
-            let token = self.token(TokenKind::Text);
-            self.skip_to(delimiter);
-            self.ignore();
-            if !token.text.is_empty() {
-                return Some(token);
-            }
-        }
-        let after = self.position + LEFT.len();
-        let marker = if has_left_trim(&self.input[after..]) { 2 } else { 0 };
-        if self.input[after + marker..].starts_with("/*") {
-            return self.comment(after + marker);
-        }
-        self.position = after;
-        let token = self.token(TokenKind::LeftDelimiter);
-        self.inside_action = true;
-        self.skip_to(after + marker);
-        self.ignore();
-        self.paren_depth = 0;
-        Some(token)
-    }
-
+    /// Skips a comment and the right delimiter behind it.
     fn comment(&mut self, start: usize) -> Option<Token<'a>> {
         self.skip_to(start);
-        self.ignore();
-        let Some(length) = self.input[start + 2..].find("*/") else {
+        let Some(length) = memchr::memmem::find(&self.input.as_bytes()[start + 2..], b"*/") else {
             return Some(self.error("unclosed comment"));
         };
-        self.skip_to(start + 2 + length + 2);
-        let Some(trim) = self.at_right_delimiter() else {
+        self.position = start + 2 + length + 2;
+        let Some(trims) = self.at_right_delimiter() else {
             return Some(self.error("comment ends before closing delimiter"));
         };
-        self.ignore();
-        self.after_right_delimiter(trim);
+        let end = self.position + RIGHT.len() + if trims { 2 } else { 0 };
+        self.skip_to(if trims { self.after_spaces(end) } else { end });
         None
     }
 
-    fn after_right_delimiter(&mut self, trim: bool) {
-        let mut end = self.position + RIGHT.len() + if trim { 2 } else { 0 };
-        if trim {
-            let rest = &self.input[end..];
-            end += rest.len() - rest.trim_start_matches(SPACES).len();
+    /// The end of the spaces at `position`.
+    fn after_spaces(&self, position: usize) -> usize {
+        let spaces = self.input.as_bytes()[position..].iter().take_while(|byte| is_space(**byte));
+        position + spaces.count()
+    }
+
+    fn right_delimiter(&mut self, trims: bool) -> Token<'a> {
+        if self.paren_depth != 0 {
+            return self.error("unclosed left paren");
         }
-        self.skip_to(end);
-        self.ignore();
-    }
-
-    fn end_action(&mut self, trim: bool) -> Token<'a> {
-        if self.paren_depth == 0 { self.right_delimiter(trim) } else { self.error("unclosed left paren") }
-    }
-
-    fn right_delimiter(&mut self, trim: bool) -> Token<'a> {
-        if trim {
+        if trims {
             self.skip_to(self.position + 2);
-            self.ignore();
         }
         self.position += RIGHT.len();
         let token = self.token(TokenKind::RightDelimiter);
-        if trim {
-            let rest = self.rest();
-            let spaces = rest.len() - rest.trim_start_matches(SPACES).len();
-            self.skip_to(self.position + spaces);
-            self.ignore();
+        if trims {
+            self.skip_to(self.after_spaces(self.position));
         }
-        self.inside_action = false;
         token
     }
 
+    #[inline]
     fn inside_action(&mut self) -> Token<'a> {
         let bytes = self.input.as_bytes();
         let Some(&first) = bytes.get(self.position) else { return self.error("unclosed action") };
-        let after = bytes.get(self.position + 1).copied();
         match first {
             b' ' | b'\t' | b'\r' | b'\n' => {
-                let trims = after == Some(b'-') && self.rest()[2..].starts_with(RIGHT);
-                return if trims { self.end_action(true) } else { self.space() };
+                let trims = bytes[self.position + 1..].starts_with(b"-}}");
+                return if trims { self.right_delimiter(true) } else { self.space() };
             }
-            b'}' if after == Some(b'}') => return self.end_action(false),
+            b'}' if bytes.get(self.position + 1) == Some(&b'}') => return self.right_delimiter(false),
             b'+' | b'-' | b'0'..=b'9' => return self.number(),
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => return self.identifier(),
+            b'.' => {
+                // A lone dot at the end of the input reads as a number.
+                if bytes.get(self.position + 1).is_none_or(u8::is_ascii_digit) {
+                    return self.number();
+                }
+                self.position += 1;
+                return if self.at_terminator() {
+                    self.token(TokenKind::Dot)
+                } else {
+                    self.word(TokenKind::Field)
+                };
+            }
+            b'$' => {
+                self.position += 1;
+                return if self.at_terminator() {
+                    self.token(TokenKind::Variable)
+                } else {
+                    self.word(TokenKind::Variable)
+                };
+            }
+            b'"' => return self.quoted(b'"', "unterminated quoted string", TokenKind::String),
+            b'\'' => return self.quoted(b'\'', "unterminated character constant", TokenKind::CharConstant),
+            b'`' => {
+                return match memchr::memchr(b'`', &bytes[self.position + 1..]) {
+                    Some(length) => {
+                        self.position += length + 2;
+                        self.token(TokenKind::RawString)
+                    }
+                    None => self.error("unterminated raw quoted string"),
+                };
+            }
             _ => {}
         }
         let Some(character) = self.peek() else { return self.error("unclosed action") };
@@ -347,34 +350,6 @@ impl<'a> Lexer<'a> {
                 }
             }
             '|' => self.token(TokenKind::Pipe),
-            '"' => self.quoted('"', "unterminated quoted string", TokenKind::String),
-            '\'' => self.quoted('\'', "unterminated character constant", TokenKind::CharConstant),
-            '`' => match self.rest().find('`') {
-                Some(length) => {
-                    self.skip_to(self.position + length + 1);
-                    self.token(TokenKind::RawString)
-                }
-                None => self.error("unterminated raw quoted string"),
-            },
-            '$' => {
-                if self.at_terminator() {
-                    self.token(TokenKind::Variable)
-                } else {
-                    self.word(TokenKind::Variable)
-                }
-            }
-            '.' => {
-                if self.peek().is_some_and(|next| next.is_ascii_digit()) {
-                    self.position -= 1;
-                    return self.number();
-                }
-                if self.peek().is_none() {
-                    // A lone dot at the end of the input reads as a number.
-                    self.position -= 1;
-                    return self.number();
-                }
-                if self.at_terminator() { self.token(TokenKind::Dot) } else { self.word(TokenKind::Field) }
-            }
             '(' => {
                 self.paren_depth += 1;
                 self.token(TokenKind::LeftParen)
@@ -394,30 +369,31 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    #[inline]
     fn space(&mut self) -> Token<'a> {
         let bytes = self.input.as_bytes();
         let mut end = self.position;
-        while let Some(b' ' | b'\t' | b'\r' | b'\n') = bytes.get(end) {
-            self.line += usize::from(bytes[end] == b'\n');
+        while bytes.get(end).is_some_and(|byte| is_space(*byte)) {
             end += 1;
         }
         // The last space may belong to a trimming right delimiter; a single one has been seen to.
-        if bytes[end..].starts_with(b"-}}") {
+        if bytes.get(end) == Some(&b'-') && bytes[end + 1..].starts_with(RIGHT) {
             end -= 1;
-            self.line -= usize::from(bytes[end] == b'\n');
         }
         self.position = end;
         self.token(TokenKind::Space)
     }
 
+    #[inline]
     fn at_terminator(&self) -> bool {
-        match self.peek() {
-            None | Some('.' | ',' | '|' | ':' | ')' | '(') => true,
-            Some(character) if is_space(character) => true,
-            Some(_) => self.rest().starts_with(RIGHT),
+        match &self.input.as_bytes()[self.position..] {
+            [] | [b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(', ..] => true,
+            rest => rest.starts_with(RIGHT),
         }
     }
 
+    /// The rest of a name.
+    #[inline]
     fn word(&mut self, kind: TokenKind) -> Token<'a> {
         let bytes = self.input.as_bytes();
         let mut end = self.position;
@@ -425,15 +401,9 @@ impl<'a> Lexer<'a> {
             end += 1;
         }
         self.position = end;
-        match bytes.get(end) {
-            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(') => {
-                return self.token(kind);
-            }
-            Some(byte) if byte.is_ascii() => {}
-            Some(_) => {
-                while self.peek().is_some_and(is_alphanumeric) {
-                    self.advance();
-                }
+        if bytes.get(end).is_some_and(|byte| !byte.is_ascii()) {
+            while self.peek().is_some_and(is_alphanumeric) {
+                self.advance();
             }
         }
         if !self.at_terminator() {
@@ -443,47 +413,41 @@ impl<'a> Lexer<'a> {
         self.token(kind)
     }
 
+    #[inline]
     fn identifier(&mut self) -> Token<'a> {
         let mut token = self.word(TokenKind::Identifier);
         if token.kind == TokenKind::Identifier {
-            token.kind = match token.text {
-                "block" => TokenKind::KeywordBlock,
-                "break" => TokenKind::KeywordBreak,
-                "continue" => TokenKind::KeywordContinue,
-                "define" => TokenKind::KeywordDefine,
-                "else" => TokenKind::KeywordElse,
-                "end" => TokenKind::KeywordEnd,
-                "if" => TokenKind::KeywordIf,
-                "range" => TokenKind::KeywordRange,
-                "nil" => TokenKind::KeywordNil,
-                "template" => TokenKind::KeywordTemplate,
-                "with" => TokenKind::KeywordWith,
-                "true" | "false" => TokenKind::Bool,
-                _ => TokenKind::Identifier,
-            };
+            token.kind = word_kind(token.text);
         }
         token
     }
 
-    fn quoted(&mut self, quote: char, unterminated: &str, kind: TokenKind) -> Token<'a> {
+    fn quoted(&mut self, quote: u8, unterminated: &str, kind: TokenKind) -> Token<'a> {
+        let bytes = self.input.as_bytes();
+        let mut end = self.position + 1;
         loop {
-            let rest = &self.input.as_bytes()[self.position..];
-            let plain = |byte: &u8| *byte != quote as u8 && *byte != b'\\' && *byte != b'\n';
-            self.position += rest.iter().take_while(|byte| plain(byte)).count();
-            match self.advance() {
-                Some('\\') => {
-                    if matches!(self.advance(), None | Some('\n')) {
-                        return self.error(unterminated);
-                    }
+            match bytes.get(end) {
+                Some(byte) if *byte == quote => break,
+                None | Some(b'\n') => return self.error(unterminated),
+                Some(b'\\') if matches!(bytes.get(end + 1), None | Some(b'\n')) => {
+                    return self.error(unterminated);
                 }
-                None | Some('\n') => return self.error(unterminated),
-                Some(character) if character == quote => return self.token(kind),
-                Some(_) => {}
+                Some(b'\\') => end += 2,
+                Some(_) => end += 1,
             }
         }
+        self.position = end + 1;
+        self.token(kind)
     }
 
     fn number(&mut self) -> Token<'a> {
+        let bytes = self.input.as_bytes();
+        let digits = self.position + usize::from(matches!(bytes[self.position], b'+' | b'-'));
+        let end = digits + bytes[digits..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if end > digits && matches!(bytes.get(end), Some(b' ' | b'\t' | b'\r' | b'\n' | b')' | b'}' | b'|')) {
+            self.position = end;
+            return self.token(TokenKind::Number);
+        }
         if !self.scan_number() {
             return self.bad_number();
         }
@@ -533,8 +497,4 @@ impl<'a> Lexer<'a> {
         }
         true
     }
-}
-
-fn newlines(text: &str) -> usize {
-    memchr::memchr_iter(b'\n', text.as_bytes()).count()
 }

@@ -1,5 +1,7 @@
 //! Compiles template text: parsing, resolving variables to slots and names to functions.
 
+mod pipeline;
+
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -10,8 +12,6 @@ use crate::strconv;
 use crate::text::Text;
 use crate::tree::{Body, Declared, Node, NodeId, Number, Span, Tree};
 
-/// How deeply parentheses may be nested within one action, in levels.
-const PAREN_LEVELS_MAX: usize = 10_000;
 /// How deeply control structures may be nested, in levels.
 const CONTROL_LEVELS_MAX: usize = 10_000;
 
@@ -62,6 +62,10 @@ pub(crate) fn parse(
         names,
         trees: Vec::new(),
         tables,
+        tokens: Vec::new(),
+        cursor: 0,
+        seen: 0,
+        latest: None,
         state: State::default(),
         pending: Vec::new(),
         control_level: 0,
@@ -134,9 +138,9 @@ impl Tables {
         body
     }
 
-    fn push(&mut self, node: Node, position: usize) -> NodeId {
+    fn push(&mut self, node: Node, position: u32) -> NodeId {
         self.nodes.push(node);
-        self.positions.push(position as u32);
+        self.positions.push(position);
         (self.nodes.len() - 1) as NodeId
     }
 
@@ -164,13 +168,12 @@ impl Tables {
 
 /// What belongs to the definition being parsed.
 struct State<'a> {
-    tokens: [Token<'a>; 3],
-    peeked: usize,
     /// The variables in scope and their slots.
     variables: Vec<(&'a str, Option<u32>)>,
     slots_used: u32,
     slots_max: u32,
-    action_line: usize,
+    /// Where the action at hand starts.
+    action: Option<u32>,
     range_level: usize,
     paren_level: usize,
     root: NodeId,
@@ -180,12 +183,10 @@ struct State<'a> {
 impl Default for State<'_> {
     fn default() -> Self {
         Self {
-            tokens: [Token::none(), Token::none(), Token::none()],
-            peeked: 0,
             variables: vec![("$", Some(0))],
             slots_used: 1,
             slots_max: 1,
-            action_line: 0,
+            action: None,
             range_level: 0,
             paren_level: 0,
             root: 0,
@@ -197,7 +198,7 @@ impl Default for State<'_> {
 /// How an item list ended.
 enum Ending {
     End,
-    Else { line_position: usize },
+    Else { position: u32 },
 }
 
 /// What one item of a list is.
@@ -214,6 +215,12 @@ struct Parser<'a> {
     names: &'a mut Names,
     trees: Vec<Finished>,
     tables: Tables,
+    /// The tokens of the text and action at hand, the next one to read, and how many have been looked at.
+    tokens: Vec<Token<'a>>,
+    cursor: usize,
+    seen: usize,
+    /// Where the latest token starts that this definition has looked at: the place errors name.
+    latest: Option<u32>,
     state: State<'a>,
     /// Instructions of lists that are not complete yet.
     pending: Vec<NodeId>,
@@ -224,7 +231,7 @@ type Parsed<T> = Result<T, ParseError>;
 
 /// Where a token stands in the source.
 fn span(token: &Token<'_>) -> Span {
-    Span { start: token.position as u32, len: token.text.len() as u32 }
+    Span { start: token.position, len: token.text.len() as u32 }
 }
 
 impl<'a> Parser<'a> {
@@ -237,58 +244,50 @@ impl<'a> Parser<'a> {
         Span { start, len }
     }
 
-    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
-        Err(ParseError {
-            name: self.name.to_string(),
-            line: self.state.tokens[0].line,
-            message: message.into(),
+    /// The line at a position, counted from 1; 0 where there is no position.
+    fn line(&self, position: Option<u32>) -> usize {
+        position.map_or(0, |position| {
+            let before = &self.source.as_bytes()[..position as usize];
+            1 + memchr::memchr_iter(b'\n', before).count()
         })
     }
 
-    fn next(&mut self) -> Token<'a> {
-        let state = &mut self.state;
-        if state.peeked > 0 {
-            state.peeked -= 1;
-        } else {
-            state.tokens[0] = self.lexer.next_token();
-        }
-        state.tokens[state.peeked]
+    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        Err(ParseError { name: self.name.to_string(), line: self.line(self.latest), message: message.into() })
     }
 
-    fn backup(&mut self) {
-        self.state.peeked += 1;
-    }
-
-    /// Backs up two tokens; the zeroth is already there.
-    fn backup2(&mut self, token: Token<'a>) {
-        self.state.tokens[1] = token;
-        self.state.peeked = 2;
-    }
-
-    /// Backs up three tokens, given in reverse order; the zeroth is already there.
-    fn backup3(&mut self, second: Token<'a>, first: Token<'a>) {
-        self.state.tokens[1] = first;
-        self.state.tokens[2] = second;
-        self.state.peeked = 3;
-    }
-
+    /// The next token, which stays the next one.
+    #[inline]
     fn peek(&mut self) -> Token<'a> {
-        let state = &mut self.state;
-        if state.peeked > 0 {
-            return state.tokens[state.peeked - 1];
+        if self.cursor == self.tokens.len() {
+            self.tokens.clear();
+            self.lexer.fill(&mut self.tokens);
+            (self.cursor, self.seen) = (0, 0);
         }
-        state.peeked = 1;
-        state.tokens[0] = self.lexer.next_token();
-        state.tokens[0]
+        let token = self.tokens[self.cursor];
+        if self.cursor >= self.seen {
+            self.seen = self.cursor + 1;
+            self.latest = Some(token.position);
+        }
+        token
     }
 
+    #[inline]
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.cursor += 1;
+        token
+    }
+
+    /// Goes back by one token. Those of one action stay until all of them have been read.
+    #[inline]
+    fn backup(&mut self) {
+        self.cursor -= 1;
+    }
+
+    #[inline]
     fn peek_kind(&mut self) -> TokenKind {
-        let state = &mut self.state;
-        if state.peeked == 0 {
-            state.peeked = 1;
-            state.tokens[0] = self.lexer.next_token();
-        }
-        state.tokens[state.peeked - 1].kind
+        self.peek().kind
     }
 
     fn next_non_space(&mut self) -> Token<'a> {
@@ -309,8 +308,8 @@ impl<'a> Parser<'a> {
     fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Parsed<T> {
         if token.kind == TokenKind::Error {
             let mut extra = String::new();
-            let line = self.state.action_line;
-            if line != 0 && line != token.line {
+            let line = self.line(self.state.action);
+            if line != 0 && line != self.line(Some(token.position)) {
                 let verb = if self.lexer.problem().ends_with(" action") { "" } else { " in action" };
                 extra = format!("{verb} started at {}:{line}", self.name);
             }
@@ -325,17 +324,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes a finished definition in.
-    fn add(&mut self, tree: Finished, line: usize) -> Parsed<()> {
+    fn add(&mut self, tree: Finished) -> Parsed<()> {
         if let Some(position) = self.trees.iter().position(|other| other.name == tree.name) {
             if self.trees[position].empty {
                 self.trees[position] = tree;
             } else if !tree.empty {
                 let name = String::from_utf8_lossy(&strconv::quote(&tree.name, false)).into_owned();
-                return Err(ParseError {
-                    name: self.name.to_string(),
-                    line,
-                    message: format!("template: multiple definition of template {name}"),
-                });
+                return self.error(format!("template: multiple definition of template {name}"));
             }
         } else {
             self.trees.push(tree);
@@ -351,8 +346,7 @@ impl<'a> Parser<'a> {
     fn text(&mut self) -> Parsed<()> {
         self.top_level()?;
         let main = self.finished(Text::from(self.name));
-        let line = self.state.tokens[0].line;
-        self.add(main, line)
+        self.add(main)
     }
 
     fn top_level(&mut self) -> Parsed<()> {
@@ -360,14 +354,15 @@ impl<'a> Parser<'a> {
         let from = self.pending.len();
         while self.peek_kind() != TokenKind::End {
             if self.peek_kind() == TokenKind::LeftDelimiter {
-                let delimiter = self.next();
+                let delimiter = self.cursor;
+                self.next();
                 if self.next_non_space().kind == TokenKind::KeywordDefine {
                     let outer = self.begin();
                     self.definition()?;
                     self.finish(outer);
                     continue;
                 }
-                self.backup2(delimiter);
+                self.cursor = delimiter;
             }
             match self.text_or_action()? {
                 Item::Node(node) => self.pending.push(node),
@@ -382,13 +377,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Begins a definition of its own; gives the state of the one around it.
-    fn begin(&mut self) -> State<'a> {
-        std::mem::take(&mut self.state)
+    fn begin(&mut self) -> (State<'a>, Option<u32>) {
+        (std::mem::take(&mut self.state), self.latest.take())
     }
 
     /// Goes on with the definition around the one that has ended.
-    fn finish(&mut self, outer: State<'a>) {
-        self.state = outer;
+    fn finish(&mut self, outer: (State<'a>, Option<u32>)) {
+        (self.state, self.latest) = outer;
     }
 
     fn definition(&mut self) -> Parsed<()> {
@@ -410,9 +405,8 @@ impl<'a> Parser<'a> {
         }
         self.state.root = root;
         self.state.empty = self.tables.is_empty_node(root, self.source);
-        let line = self.state.tokens[0].line;
         let tree = self.finished(name);
-        self.add(tree, line)
+        self.add(tree)
     }
 
     fn item_list(&mut self) -> Parsed<(NodeId, Ending)> {
@@ -436,10 +430,10 @@ impl<'a> Parser<'a> {
         match token.kind {
             TokenKind::Text => Ok(Item::Node(self.tables.push(Node::Text(span(&token)), token.position))),
             TokenKind::LeftDelimiter => {
-                self.state.action_line = token.line;
+                self.state.action = Some(token.position);
                 let item = self.action();
                 if item.is_ok() {
-                    self.state.action_line = 0;
+                    self.state.action = None;
                 }
                 item
             }
@@ -460,7 +454,7 @@ impl<'a> Parser<'a> {
                 } else {
                     self.expect(TokenKind::RightDelimiter, "else")?.position
                 };
-                return Ok(Item::Ending(Ending::Else { line_position: position }));
+                return Ok(Item::Ending(Ending::Else { position }));
             }
             TokenKind::KeywordEnd => {
                 self.expect(TokenKind::RightDelimiter, "end")?;
@@ -507,14 +501,14 @@ impl<'a> Parser<'a> {
         let scope = self.state.variables.len();
         let slots = self.state.slots_used;
         let pipe = self.pipeline(word, TokenKind::RightDelimiter)?;
-        let position = self.tables.positions[pipe as usize] as usize;
+        let position = self.tables.positions[pipe as usize];
         let range = word == "range";
         self.state.range_level += usize::from(range);
         let (list, ending) = self.item_list()?;
         self.state.range_level -= usize::from(range);
         let otherwise = match ending {
             Ending::End => None,
-            Ending::Else { line_position } => {
+            Ending::Else { position } => {
                 let next = self.peek_kind();
                 let chained = match (word, next) {
                     ("if", TokenKind::KeywordIf) => Some("if"),
@@ -526,7 +520,7 @@ impl<'a> Parser<'a> {
                     let inner = self.control(chained)?;
                     self.pending.push(inner);
                     let nodes = self.list_since(self.pending.len() - 1);
-                    Some(self.tables.push(Node::List(nodes), line_position))
+                    Some(self.tables.push(Node::List(nodes), position))
                 } else {
                     let (list, ending) = self.item_list()?;
                     if let Ending::Else { .. } = ending {
@@ -587,300 +581,4 @@ impl<'a> Parser<'a> {
         let name = self.tables.text(name);
         Ok(self.tables.push(Node::Template { name, pipe: Some(pipe) }, token.position))
     }
-
-    fn reserve_slot(&mut self) -> u32 {
-        let slot = self.state.slots_used;
-        self.state.slots_used += 1;
-        self.state.slots_max = self.state.slots_max.max(self.state.slots_used);
-        slot
-    }
-
-    /// The variable in scope, with the slot it has unless it was only ever assigned to.
-    fn lookup(&self, name: &str) -> Option<&(&'a str, Option<u32>)> {
-        let variables = &self.state.variables;
-        variables.iter().rev().find(|(variable, _)| *variable == name)
-    }
-
-    /// The variables a pipeline declares or assigns, and whether it assigns.
-    ///
-    /// The new variables come into scope at once, so their slots are handed out here; those of an
-    /// assignment are the existing ones.
-    fn declarations(&mut self, context: &str) -> Parsed<(Vec<&'a str>, bool)> {
-        let mut names = Vec::new();
-        loop {
-            if self.peek_non_space().kind != TokenKind::Variable {
-                return Ok((names, false));
-            }
-            let variable = self.next();
-            let after = self.peek();
-            let next = self.peek_non_space();
-            match next.kind {
-                TokenKind::Assign | TokenKind::Declare => {
-                    self.next_non_space();
-                    names.push(variable.text);
-                    return Ok((names, next.kind == TokenKind::Assign));
-                }
-                TokenKind::Char if next.text == "," => {
-                    self.next_non_space();
-                    names.push(variable.text);
-                    if context == "range" && names.len() < 2 {
-                        match self.peek_non_space().kind {
-                            TokenKind::Variable | TokenKind::RightDelimiter | TokenKind::RightParen => {
-                                continue;
-                            }
-                            _ => return self.error("range can only initialize variables"),
-                        }
-                    }
-                    return self.error(format!("too many declarations in {context}"));
-                }
-                _ if after.kind == TokenKind::Space => self.backup3(variable, after),
-                _ => self.backup2(variable),
-            }
-            return Ok((names, false));
-        }
-    }
-
-    fn pipeline(&mut self, context: &str, end: TokenKind) -> Parsed<NodeId> {
-        let position = self.peek_non_space().position;
-        let (names, assign) = self.declarations(context)?;
-        // Within its own pipeline a new variable's name still means the one it will shadow.
-        let mut declared: Vec<(usize, Declared)> = Vec::with_capacity(names.len());
-        for name in names {
-            let shadowed = self.lookup(name).and_then(|(_, slot)| *slot);
-            let slot = if assign { shadowed } else { Some(self.reserve_slot()) };
-            let entry = self.state.variables.len();
-            self.state.variables.push((name, shadowed));
-            let name = self.names.get(name.as_bytes());
-            declared.push((entry, Declared { name: self.tables.text(name), slot }));
-        }
-        let from = self.pending.len();
-        loop {
-            let token = self.next_non_space();
-            if token.kind == end {
-                break;
-            }
-            match token.kind {
-                TokenKind::Bool
-                | TokenKind::CharConstant
-                | TokenKind::Complex
-                | TokenKind::Dot
-                | TokenKind::Field
-                | TokenKind::Identifier
-                | TokenKind::Number
-                | TokenKind::KeywordNil
-                | TokenKind::RawString
-                | TokenKind::String
-                | TokenKind::Variable
-                | TokenKind::LeftParen => {
-                    self.backup();
-                    let command = self.command()?;
-                    self.pending.push(command);
-                }
-                _ => return self.unexpected(&token, context),
-            }
-        }
-        for (entry, variable) in &declared {
-            self.state.variables[*entry].1 = variable.slot;
-        }
-        if self.pending.len() == from {
-            return self.error(format!("missing value for {context}"));
-        }
-        for (index, command) in self.pending[from..].iter().enumerate().skip(1) {
-            let Node::Command(arguments) = self.tables.nodes[*command as usize] else { continue };
-            let first = self.tables.children[arguments.start as usize];
-            if let Node::Bool(_) | Node::Dot | Node::Nil | Node::Number(_) | Node::String { .. } =
-                self.tables.nodes[first as usize]
-            {
-                let stage = index + 1;
-                return self.error(format!("non executable command in pipeline stage {stage}"));
-            }
-        }
-        let commands = self.list_since(from);
-        let table = &mut self.tables.declared;
-        let start = table.len() as u32;
-        table.extend(declared.iter().map(|(_, variable)| *variable));
-        let declared = Span { start, len: declared.len() as u32 };
-        Ok(self.tables.push(Node::Pipe { declared, assign, commands }, position))
-    }
-
-    fn command(&mut self) -> Parsed<NodeId> {
-        let position = self.peek_non_space().position;
-        let from = self.pending.len();
-        loop {
-            self.peek_non_space();
-            if let Some(operand) = self.operand()? {
-                self.pending.push(operand);
-            }
-            let token = self.next();
-            match token.kind {
-                TokenKind::Space => continue,
-                TokenKind::RightDelimiter | TokenKind::RightParen => self.backup(),
-                TokenKind::Pipe => {}
-                _ => return self.unexpected(&token, "operand"),
-            }
-            break;
-        }
-        if self.pending.len() == from {
-            return self.error("empty command");
-        }
-        let arguments = self.list_since(from);
-        Ok(self.tables.push(Node::Command(arguments), position))
-    }
-
-    fn operand(&mut self) -> Parsed<Option<NodeId>> {
-        let Some(node) = self.term()? else { return Ok(None) };
-        if self.peek_kind() != TokenKind::Field {
-            return Ok(Some(node));
-        }
-        let position = self.peek().position;
-        let start = self.tables.texts.len() as u32;
-        let mut len = 0;
-        while self.peek_kind() == TokenKind::Field {
-            let token = self.next();
-            let name = self.names.get(&token.text.as_bytes()[1..]);
-            self.tables.text(name);
-            len += 1;
-        }
-        // More fields on a field or variable extend it (they follow its own in the table); its position
-        // moves to the extension.
-        let extended = match &mut self.tables.nodes[node as usize] {
-            Node::Field(first) | Node::Variable { fields: first, .. } => {
-                first.len += len;
-                true
-            }
-            Node::Bool(_) | Node::String { .. } | Node::Number(_) | Node::Nil | Node::Dot => {
-                let term = self.print_term(node);
-                return self.error(format!("unexpected . after term {}", strconv::quoted(&term)));
-            }
-            _ => false,
-        };
-        if extended {
-            self.tables.positions[node as usize] = position as u32;
-            return Ok(Some(node));
-        }
-        Ok(Some(self.tables.push(Node::Chain { node, fields: Span { start, len } }, position)))
-    }
-
-    fn written(&self, span: Span) -> &str {
-        &self.source[span.start as usize..][..span.len as usize]
-    }
-
-    fn print_term(&self, id: NodeId) -> String {
-        match &self.tables.nodes[id as usize] {
-            Node::Bool(value) => value.to_string(),
-            Node::String { quoted, .. } => self.written(*quoted).to_owned(),
-            Node::Number(number) => self.written(self.tables.numbers[*number as usize].text).to_owned(),
-            Node::Nil => "nil".to_owned(),
-            _ => ".".to_owned(),
-        }
-    }
-
-    fn term(&mut self) -> Parsed<Option<NodeId>> {
-        let token = self.next_non_space();
-        let node = match token.kind {
-            TokenKind::Identifier => {
-                if let Some(function) = self.functions.get(token.text) {
-                    Node::Identifier(function)
-                } else {
-                    let name = strconv::quoted(token.text);
-                    return self.error(format!("function {name} not defined"));
-                }
-            }
-            TokenKind::Dot => Node::Dot,
-            TokenKind::KeywordNil => Node::Nil,
-            TokenKind::Variable => {
-                if let Some((_, slot)) = self.lookup(token.text) {
-                    let slot = *slot;
-                    let name = self.names.get(token.text.as_bytes());
-                    let name = self.tables.text(name);
-                    Node::Variable { slot, name, fields: Span { start: name + 1, len: 0 } }
-                } else {
-                    let name = strconv::quoted(token.text);
-                    return self.error(format!("undefined variable {name}"));
-                }
-            }
-            TokenKind::Field => {
-                let name = self.names.get(&token.text.as_bytes()[1..]);
-                Node::Field(Span { start: self.tables.text(name), len: 1 })
-            }
-            TokenKind::Bool => Node::Bool(token.text == "true"),
-            TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => match number(&token) {
-                Ok(number) => Node::Number(self.tables.number(number)),
-                Err(message) => return self.error(message),
-            },
-            TokenKind::LeftParen => {
-                if self.state.paren_level >= PAREN_LEVELS_MAX {
-                    return self.error("max expression depth exceeded");
-                }
-                self.state.paren_level += 1;
-                let pipe =
-                    stacker::maybe_grow(crate::STACK_RED_ZONE_BYTES, crate::STACK_SEGMENT_BYTES, || {
-                        self.pipeline("parenthesized pipeline", TokenKind::RightParen)
-                    });
-                self.state.paren_level -= 1;
-                return pipe.map(Some);
-            }
-            TokenKind::String | TokenKind::RawString => match strconv::unquote_literal(token.text) {
-                Some(text) => {
-                    let text = self.names.get(&text);
-                    Node::String { quoted: span(&token), text: self.tables.text(text) }
-                }
-                None => return self.error("invalid syntax"),
-            },
-            _ => {
-                self.backup();
-                return Ok(None);
-            }
-        };
-        Ok(Some(self.tables.push(node, token.position)))
-    }
-}
-
-#[expect(clippy::float_cmp, reason = "whether a float is exactly an integer")]
-fn number(token: &Token<'_>) -> Result<Number, String> {
-    let (text, kind) = (token.text, token.kind);
-    let mut number = Number { text: span(token), int: None, uint: None, float: None, ideal_float: false };
-    if kind == TokenKind::CharConstant {
-        let code = strconv::unquote_rune(text).map_err(|syntax| {
-            if syntax { "invalid syntax".to_owned() } else { format!("malformed character constant: {text}") }
-        })?;
-        number.int = Some(code);
-        number.uint = u64::try_from(code).ok();
-        number.float = Some(code as f64);
-        return Ok(number);
-    }
-    if kind == TokenKind::Complex || text.ends_with('i') {
-        return Err(format!("complex numbers are not supported: {}", strconv::quoted(text)));
-    }
-    number.uint = strconv::parse_uint(text, 0).ok();
-    number.int = strconv::parse_int(text, 0).ok();
-    if number.int == Some(0) {
-        number.uint = Some(0);
-    }
-    if let Some(int) = number.int {
-        number.float = Some(int as f64);
-    } else if let Some(uint) = number.uint {
-        number.float = Some(uint as f64);
-    } else if let Ok(float) = strconv::parse_float(text) {
-        if !text.contains(['.', 'e', 'E', 'p', 'P']) {
-            return Err(format!("integer overflow: {}", strconv::quoted(text)));
-        }
-        number.float = Some(float);
-        let int = float as i64;
-        if int as f64 == float && float.abs() < 9.3e18 {
-            number.int = Some(int);
-        }
-        let uint = float as u64;
-        if uint as f64 == float && (0.0..1.9e19).contains(&float) {
-            number.uint = Some(uint);
-        }
-    }
-    if number.int.is_none() && number.uint.is_none() && number.float.is_none() {
-        return Err(format!("illegal number syntax: {}", strconv::quoted(text)));
-    }
-    let hexadecimal_integer =
-        text.len() > 2 && text[..2].eq_ignore_ascii_case("0x") && !text.contains(['p', 'P']);
-    number.ideal_float =
-        number.float.is_some() && !hexadecimal_integer && text.contains(['.', 'e', 'E', 'p', 'P']);
-    Ok(number)
 }

@@ -367,21 +367,21 @@ pub(crate) fn unquote_literal(literal: &str) -> Option<Cow<'_, [u8]>> {
         return None;
     }
     let quote = literal.chars().next()?;
-    let body = literal[1..].strip_suffix(quote)?;
+    let body = literal.get(1..)?.strip_suffix(quote)?;
     if quote == '`' {
-        if body.contains('`') {
-            return None;
-        }
-        if body.contains('\r') {
-            return Some(Cow::Owned(body.bytes().filter(|byte| *byte != b'\r').collect()));
-        }
-        return Some(Cow::Borrowed(body.as_bytes()));
+        return match memchr::memchr2(b'`', b'\r', body.as_bytes()) {
+            None => Some(Cow::Borrowed(body.as_bytes())),
+            Some(_) if body.contains('`') => None,
+            Some(_) => Some(Cow::Owned(body.bytes().filter(|byte| *byte != b'\r').collect())),
+        };
     }
-    if quote != '"' || body.contains('\n') {
+    if quote != '"' {
         return None;
     }
-    if !body.bytes().any(|byte| matches!(byte, b'\\' | b'"')) {
-        return Some(Cow::Borrowed(body.as_bytes()));
+    match memchr::memchr3(b'\\', b'"', b'\n', body.as_bytes()) {
+        None => return Some(Cow::Borrowed(body.as_bytes())),
+        Some(_) if body.contains('\n') => return None,
+        Some(_) => {}
     }
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;

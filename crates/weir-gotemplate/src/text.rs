@@ -1,6 +1,7 @@
 //! Go strings: immutable bytes that are usually, but not always, UTF-8.
 
 use std::borrow::{Borrow, Cow};
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -9,8 +10,25 @@ use std::rc::Rc;
 ///
 /// Go strings may hold any bytes (`trunc` can cut a character in half, `b64dec` can yield a binary
 /// file), so this is not `str`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Text(Rc<[u8]>);
+
+impl Ord for Text {
+    /// The order of bytes. Most keys that are compared differ in the first one.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.0.first(), other.0.first()) {
+            (Some(left), Some(right)) if left != right => left.cmp(right),
+            _ => self.0.cmp(&other.0),
+        }
+    }
+}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Text {
     /// The bytes of the string.

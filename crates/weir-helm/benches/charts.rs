@@ -53,7 +53,8 @@ fn render(tree: &MemoryTree, spent: &mut Spent) -> Result<usize, String> {
 
 /// The manifests as one text.
 fn manifests(tree: &MemoryTree) -> Result<String, String> {
-    let files = render_files(tree, &mut Spent::default())?;
+    let mut files = render_files(tree, &mut Spent::default())?;
+    files.retain(|path, _| !path.ends_with("NOTES.txt"));
     let sorted = manifest::sort(&files, SplitRule::SwallowSpace, Order::Install);
     sorted.map(|sorted| manifest::text(&sorted.manifests)).map_err(|error| error.to_string())
 }

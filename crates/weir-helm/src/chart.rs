@@ -1,5 +1,6 @@
 //! Charts and how they are loaded from archives and file trees.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -112,6 +113,14 @@ fn extension(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
+/// The order in which a walk meets two paths: a slash comes before everything else.
+fn walk_order(left: &str, right: &str) -> Ordering {
+    let rank = |byte: Option<&u8>| byte.map(|byte| (*byte != b'/', *byte));
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let same = left.iter().zip(right).take_while(|(left, right)| left == right).count();
+    rank(left.get(same)).cmp(&rank(right.get(same)))
+}
+
 fn without_bom(data: Bytes) -> Bytes {
     if data.starts_with(b"\xef\xbb\xbf") { data.slice(3..) } else { data }
 }
@@ -150,10 +159,11 @@ impl Chart {
                     pending.push((path, level + 1));
                     continue;
                 }
-                if tree.kind(&join(&path)) != Some(Kind::File) {
+                let full = join(&path);
+                if tree.kind(&full) != Some(Kind::File) {
                     continue;
                 }
-                let data = tree.read(&join(&path)).unwrap_or_default();
+                let data = tree.read(&full).unwrap_or_default();
                 if data.len() as u64 > FILE_BYTES_MAX {
                     return Err(ChartError::FileTooLarge(path));
                 }
@@ -161,7 +171,7 @@ impl Chart {
             }
         }
         // The order of a directory walk: entry by entry, directories where their name stands.
-        files.sort_by(|left, right| left.name.split('/').cmp(right.name.split('/')));
+        files.sort_by(|left, right| walk_order(&left.name, &right.name));
         Self::from_files(files, 0, &mut { NESTED_BYTES_MAX })
     }
 
@@ -392,4 +402,19 @@ fn clean_name(full: &str) -> Result<String, ChartError> {
         return Err(ChartError::NotInBaseDirectory);
     }
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::walk_order;
+
+    #[test]
+    fn files_are_in_the_order_of_a_walk() {
+        let paths = ["a", "a/b", "a/b/c", "a-b", "a.b/c", "a/b-c", "", "b", "a/", "ä/b"];
+        for left in paths {
+            for right in paths {
+                assert_eq!(walk_order(left, right), left.split('/').cmp(right.split('/')), "{left} {right}");
+            }
+        }
+    }
 }

@@ -21,19 +21,28 @@ fn select(chart: &mut Chart, given: &Table, path: &str, charts: &mut usize) -> R
     let fits = |subchart: &Chart, requirement: &Dependency| {
         subchart.name() == requirement.name && in_range(&requirement.version, &subchart.metadata.version)
     };
-    let mut selected: Vec<Chart> = chart
-        .dependencies
-        .iter()
-        .filter(|subchart| !requirements.iter().any(|requirement| fits(subchart, requirement)))
-        .cloned()
-        .collect();
-    for requirement in &mut requirements {
-        if let Some(subchart) = chart.dependencies.iter().find(|subchart| fits(subchart, requirement)) {
-            *charts += count(subchart);
+    let (mut wanted, mut selected) = (Vec::new(), Vec::new());
+    for subchart in std::mem::take(&mut chart.dependencies) {
+        if requirements.iter().any(|requirement| fits(&subchart, requirement)) {
+            wanted.push(Some(subchart));
+        } else {
+            selected.push(subchart);
+        }
+    }
+    let place = |requirement: &Dependency| {
+        wanted.iter().position(|subchart| subchart.as_ref().is_some_and(|chart| fits(chart, requirement)))
+    };
+    let places: Vec<Option<usize>> = requirements.iter().map(place).collect();
+    for (number, requirement) in requirements.iter_mut().enumerate() {
+        // A chart that takes part several times, under aliases, is copied.
+        let again = places[number + 1..].contains(&places[number]);
+        let subchart =
+            places[number].and_then(|place| if again { wanted[place].clone() } else { wanted[place].take() });
+        if let Some(mut subchart) = subchart {
+            *charts += count(&subchart);
             if *charts > CHARTS_MAX {
                 return Err(ValuesError::TooManyCharts);
             }
-            let mut subchart = subchart.clone();
             if !requirement.alias.is_empty() {
                 subchart.metadata.name.clone_from(&requirement.alias);
             }

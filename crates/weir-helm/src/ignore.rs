@@ -4,10 +4,41 @@
 pub(crate) struct Rules(Vec<Rule>);
 
 struct Rule {
-    pattern: Vec<char>,
+    pattern: Pattern,
     negated: bool,
     directories_only: bool,
     scope: Scope,
+}
+
+/// The two forms nearly all patterns have are compared as text.
+enum Pattern {
+    /// No sign with a meaning.
+    Literal(String),
+    /// `*` and what a name ends with.
+    Suffix(String),
+    /// Anything else.
+    Other(Vec<char>),
+}
+
+impl Pattern {
+    fn new(text: &str, scope: Scope) -> Self {
+        let plain = |text: &str| !text.contains(['*', '?', '[', '\\']);
+        match text.strip_prefix('*') {
+            _ if plain(text) => Self::Literal(text.to_owned()),
+            Some(suffix) if scope == Scope::Name && plain(suffix) => Self::Suffix(suffix.to_owned()),
+            _ => Self::Other(text.chars().collect()),
+        }
+    }
+
+    fn matches(&self, subject: &str) -> bool {
+        match self {
+            Self::Literal(text) => text == subject,
+            Self::Suffix(suffix) => subject.ends_with(suffix.as_str()),
+            Self::Other(pattern) => {
+                check(pattern).is_some() && run(pattern, &subject.chars().collect::<Vec<char>>())
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +80,8 @@ impl Rules {
                 None if line.contains('/') => (Scope::Path, line),
                 None => (Scope::Name, line),
             };
-            rules.push(Rule { pattern: pattern.chars().collect(), negated, directories_only, scope });
+            let pattern = Pattern::new(pattern, scope);
+            rules.push(Rule { pattern, negated, directories_only, scope });
         }
         Ok(Self(rules))
     }
@@ -59,14 +91,13 @@ impl Rules {
         if matches!(path, "" | "." | "./") {
             return false;
         }
-        let path: Vec<char> = path.chars().collect();
-        let name = path.rsplit(|character| *character == '/').next().unwrap_or(&path);
+        let name = path.rsplit('/').next().unwrap_or(path);
         for rule in &self.0 {
             let subject = match rule.scope {
-                Scope::Path => &path,
+                Scope::Path => path,
                 Scope::Name => name,
             };
-            let matched = check(&rule.pattern).is_some() && run(&rule.pattern, subject);
+            let matched = rule.pattern.matches(subject);
             if rule.negated {
                 if (rule.directories_only && !directory) || !matched {
                     return true;

@@ -84,17 +84,19 @@ pub fn read(text: &[u8]) -> Result<Table, ValuesError> {
 /// Empty ones are left out.
 pub fn documents(text: &str) -> Result<Vec<&str>, String> {
     let mut documents = Vec::new();
-    let (mut start, mut position) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        if let Some(rest) = line.strip_prefix("---") {
-            let rest = rest.trim();
-            if !rest.is_empty() && !rest.starts_with('#') {
-                return Err(format!("invalid Yaml document separator: {rest}"));
-            }
-            documents.push(&text[start..position]);
-            start = position + line.len();
+    let mut start = 0;
+    for position in memchr::memmem::find_iter(text.as_bytes(), b"---") {
+        // Within a line, or on one that has been seen.
+        if position < start || (position > 0 && text.as_bytes()[position - 1] != b'\n') {
+            continue;
         }
-        position += line.len();
+        let end = text[position..].find('\n').map_or(text.len(), |length| position + length + 1);
+        let rest = text[position + 3..end].trim();
+        if !rest.is_empty() && !rest.starts_with('#') {
+            return Err(format!("invalid Yaml document separator: {rest}"));
+        }
+        documents.push(&text[start..position]);
+        start = end;
     }
     documents.push(&text[start..]);
     documents.retain(|document| !document.is_empty());

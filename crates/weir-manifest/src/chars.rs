@@ -48,6 +48,15 @@ pub(crate) fn is_break_or_end(text: &[u8], at: usize) -> bool {
     byte(text, at) == 0 || is_break(text, at)
 }
 
+/// Where the line that `at` lies in ends: at its line break or at the end of the text.
+pub(crate) fn line_end(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let rest = &rest[..memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len())];
+    // NEL, LS and PS are rare, but their first bytes are not where texts are not English.
+    let other = memchr::memchr2_iter(0xC2, 0xE2, rest).find(|place| is_break(text, at + place));
+    at + other.unwrap_or(rest.len())
+}
+
 /// Whether a blank, a line break or the end of the text is at `at`.
 #[inline]
 pub(crate) fn is_white_or_end(text: &[u8], at: usize) -> bool {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::chars::{byte, is_blank, is_break, is_break_or_end};
+use crate::chars::{byte, is_blank, is_break, is_break_or_end, line_end};
 use crate::node::Comments;
 use crate::scan::Mark;
 
@@ -211,8 +211,4 @@ impl CommentLog {
             self.waiting.pop_front();
         }
     }
-}
-
-fn line_end(bytes: &[u8], from: usize) -> usize {
-    (from..=bytes.len()).find(|at| is_break_or_end(bytes, *at)).unwrap_or(from)
 }

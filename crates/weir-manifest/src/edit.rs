@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::decode::decode;
 use crate::emit::{Emitter, Layout, Place, ScalarFacts};
 use crate::error::{Error, ErrorKind};
-use crate::parse::{EventKind, Parser, decode};
+use crate::parse::{EventKind, Parser};
 use crate::resolve::{Resolved, resolve_yaml11};
 use crate::scan::{Dialect, ScalarStyle};
 use crate::write::looks_like_base60;

@@ -17,6 +17,7 @@
 
 mod chars;
 mod comments;
+mod decode;
 pub mod edit;
 mod emit;
 mod error;
@@ -40,6 +41,7 @@ pub mod event {
     pub use crate::scan::{Dialect, Mark, ScalarStyle};
 }
 
+pub use decode::SIZE_BYTES_MAX;
 pub use error::{Error, ErrorKind};
 pub use natural::natural_order;
 pub use node::{Comments, Content, Document, Node, read_first_node, read_nodes};
@@ -49,7 +51,6 @@ pub use order::{
     KUSTOMIZE_ORDER_FIRST, KUSTOMIZE_ORDER_LAST, apply_order, apply_rank, helm_install_order,
     helm_uninstall_order, kustomize_legacy_rank,
 };
-pub use parse::SIZE_BYTES_MAX;
 pub use read::{ReadOptions, read_documents, read_documents_with, read_first_document};
 pub use resolve::{Resolved, resolve_core, resolve_yaml11};
 pub use scan::ScalarStyle;

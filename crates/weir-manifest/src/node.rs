@@ -4,8 +4,9 @@
 
 use std::collections::HashSet;
 
+use crate::decode::decode;
 use crate::error::{Error, ErrorKind};
-use crate::parse::{Event, EventKind, Parser, Properties, decode};
+use crate::parse::{Event, EventKind, Parser, Properties};
 use crate::resolve::{resolve_core, short_tag};
 use crate::scan::{Dialect, Mark, ScalarStyle};
 

@@ -7,9 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
+use crate::decode::decode;
 use crate::error::{Error, ErrorKind};
 use crate::number::{Number, format_float32, format_json_float};
-use crate::parse::{Event, EventKind, Parser, Properties, decode};
+use crate::parse::{Event, EventKind, Parser, Properties};
 use crate::resolve::{Resolved, resolve_tagged, resolve_yaml11};
 use crate::scan::{Dialect, Mark, ScalarStyle};
 
@@ -126,7 +127,7 @@ struct Node {
 }
 
 /// Where the value of each key is; for sequences of mappings with the number of the item.
-type Marks = HashMap<(usize, String), Mark>;
+type Marks = Box<HashMap<(usize, String), Mark>>;
 
 /// What a mapping key was before it became a string; strict reading tells `1` and `"1"` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -372,7 +373,12 @@ impl<'a> Reader<'a> {
             // The Go library decodes the items only.
             self.count.all -= 1;
         }
-        Open::Sequence { items: Vec::new(), merge_source, marks: self.options.strict.then(Marks::new), begun }
+        Open::Sequence {
+            items: Vec::new(),
+            merge_source,
+            marks: self.options.strict.then(Marks::default),
+            begun,
+        }
     }
 
     fn open_mapping(&mut self, properties: &Properties<'a>, start: Mark) -> Open {
@@ -380,7 +386,7 @@ impl<'a> Reader<'a> {
             entries: Map::new(),
             key: PendingKey::None,
             seen: self.options.strict.then(HashSet::new),
-            marks: self.options.strict.then(Marks::new),
+            marks: self.options.strict.then(Marks::default),
             begun: self.begin(properties, start),
         })
     }

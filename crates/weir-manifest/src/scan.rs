@@ -9,7 +9,7 @@ mod scalar;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use crate::chars::{break_width, byte, is_break, is_break_or_end, is_white_or_end};
+use crate::chars::{break_width, byte, is_break, is_white_or_end, line_end};
 use crate::comments::{CommentLog, Surroundings};
 use crate::error::{Error, ErrorKind};
 use crate::node::Comments;
@@ -186,6 +186,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next token, which stays at the head of the queue.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Scanned<&Token<'a>> {
         if !self.head_ready {
             self.fetch_until_head_is_certain()?;
@@ -215,6 +216,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Moves the comments that belong to the token at the head of the queue to `taken`.
+    #[inline]
     pub(crate) fn take_comments(&mut self, taken: &mut Comments) {
         if let (Some(comments), Some(token)) = (&mut self.comments, self.tokens.front()) {
             let ends_block = token.kind == TokenKind::BlockEnd;
@@ -554,9 +556,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn skip_comment(&mut self) {
-        while !is_break_or_end(self.bytes, self.offset) {
-            self.offset += 1;
-        }
+        self.offset = line_end(self.bytes, self.offset);
     }
 
     fn skip_break(&mut self) -> bool {

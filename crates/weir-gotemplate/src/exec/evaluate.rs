@@ -204,7 +204,7 @@ impl State<'_> {
                     return self.fail(&format!("{name} is not a method but has arguments"));
                 }
                 let element = map.element();
-                if let Some(value) = map.get(name) {
+                if let Some(value) = map.get_field(name) {
                     return Ok(Operand::element(value, element));
                 }
                 match self.shared.options.missing_key {

@@ -19,6 +19,7 @@ mod strings;
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
 
 use crate::error::Fault;
 use crate::function::Function;
@@ -29,14 +30,19 @@ use crate::value::Value;
 /// What a function body returns.
 type Outcome = Result<Value, Fault>;
 
-/// The functions a [`Set`](crate::Set) of templates can call, by name.
+type Table = HashMap<&'static str, &'static Function, foldhash::fast::RandomState>;
+
+/// The functions a [`Set`](crate::Set) of templates can call, by name. Clones share one table.
 #[derive(Debug, Clone)]
-pub struct Functions(HashMap<&'static str, &'static Function, foldhash::fast::RandomState>);
+pub struct Functions(Arc<Table>);
+
+/// The table of [`Functions::helm`], made once.
+static HELM: LazyLock<Functions> = LazyLock::new(|| Functions::sprig().with(helm::FUNCTIONS));
 
 impl Functions {
     /// The functions of Go's `text/template` itself.
     pub fn builtin() -> Self {
-        Self(HashMap::default()).with(builtin::FUNCTIONS)
+        Self(Arc::default()).with(builtin::FUNCTIONS)
     }
 
     /// [`Functions::builtin`] and all of Sprig v3 but `env` and `expandenv`.
@@ -57,13 +63,13 @@ impl Functions {
 
     /// [`Functions::sprig`] and those of Helm, which replace some of Sprig's.
     pub fn helm() -> Self {
-        Self::sprig().with(helm::FUNCTIONS)
+        HELM.clone()
     }
 
     /// These functions and more; later ones replace earlier ones of the same name.
     #[must_use]
     pub fn with(mut self, functions: &'static [Function]) -> Self {
-        self.0.extend(functions.iter().map(|function| (function.name, function)));
+        Arc::make_mut(&mut self.0).extend(functions.iter().map(|function| (function.name, function)));
         self
     }
 

@@ -3,7 +3,19 @@
 use std::borrow::Cow;
 
 use super::{Mark, ScalarStyle, Scanned, Scanner, Token, TokenKind};
-use crate::chars::{byte, is_blank, is_break, is_break_or_end, is_white_or_end, width};
+use crate::chars::{byte, is_blank, is_break, is_white_or_end, line_end, width};
+
+/// Bytes that never end a plain scalar.
+const ORDINARY: [bool; 256] = {
+    let mut table = [true; 256];
+    let ending = b"\0 \t\n\r:,?[]{}\xC2\xE2";
+    let mut at = 0;
+    while at < ending.len() {
+        table[ending[at] as usize] = false;
+        at += 1;
+    }
+    table
+};
 
 impl Scanner<'_> {
     pub(super) fn fetch_block_scalar(&mut self, literal: bool) -> Scanned<()> {
@@ -59,9 +71,7 @@ impl Scanner<'_> {
             breaks.clear();
             leading_blank = blank;
             let from = self.offset;
-            while !is_break_or_end(self.bytes, self.offset) {
-                self.offset += 1;
-            }
+            self.offset = line_end(self.bytes, from);
             value.push_str(self.text.get(from..self.offset).unwrap_or_default());
             self.read_break(&mut leading_break);
             self.read_block_breaks(&mut indent, &mut breaks, start, &mut end)?;
@@ -271,6 +281,9 @@ impl Scanner<'_> {
             }
             let run = self.offset;
             loop {
+                while self.bytes.get(self.offset).is_some_and(|byte| ORDINARY[usize::from(*byte)]) {
+                    self.offset += 1;
+                }
                 let next = byte(self.bytes, self.offset);
                 let stop = match next {
                     b' ' | b'\t' | b'\n' | b'\r' | 0 => true,
