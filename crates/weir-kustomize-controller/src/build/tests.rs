@@ -155,3 +155,15 @@ fn the_digest_covers_the_text_of_the_build() {
         format!("sha256:{}", hex::encode(Sha256::digest(format!("{text}---\n{text}"))))
     );
 }
+
+#[test]
+fn opting_out_of_substitution_depends_on_the_case() {
+    let object = kustomization(json!({"postBuild": {"substitute": {"VALUE": "1"}}}));
+    let config = |value: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a",
+            "annotations": {"kustomize.toolkit.fluxcd.io/substitute": value}}, "data": {"k": "${VALUE}"}})
+    };
+    let is_substituted = |value: &str| first_substituted(&object.spec, &[config(value)]).is_some();
+    assert!(!is_substituted("disabled"));
+    assert!(is_substituted("Disabled") && is_substituted("enabled"));
+}

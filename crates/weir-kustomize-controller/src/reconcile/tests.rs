@@ -218,6 +218,38 @@ async fn a_newer_revision_ends_the_wait_for_health() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_source_that_fails_is_applied_from_as_long_as_it_has_an_artifact() {
+    let mut world = World::new(json!({}), &[]);
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    let key = ObjectKey::new("flux-system", "fleet");
+    let mut source = serde_json::to_value(&*world.reconciler.stores.git.get(&key).unwrap()).unwrap();
+    source["metadata"]["resourceVersion"] = "r2".into();
+    source["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "reason": "GitOperationFailed",
+        "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    world.reconciler.stores.git.apply(serde_json::from_value(source).unwrap());
+    world.run().await.unwrap();
+    assert_eq!(world.ready(), "True ReconciliationSucceeded: Applied revision: r1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependencies_may_live_anywhere_even_if_sources_may_not() {
+    let mut world = World::new(json!({"dependsOn": [{"name": "base", "namespace": "platform"}]}), &[]);
+    world.reconciler.settings.no_cross_namespace_refs = true;
+    world.publish("r1", &[("a.yaml", &config("a", "1"))]);
+    world.run().await.unwrap_err();
+    assert!(world.ready().contains("dependency 'platform/base' not found"), "{}", world.ready());
+    let base = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": {"name": "base", "namespace": "platform", "generation": 1, "resourceVersion": "1"},
+        "spec": {"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "platform"}},
+        "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "R",
+            "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]},
+    });
+    world.reconciler.stores.kustomizations.apply(serde_json::from_value(base).unwrap());
+    world.run().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_health_check_needs_its_namespace() {
     let spec = json!({"healthChecks": [{"kind": "Deployment", "name": "web"}]});
     let mut world = World::new(spec, &[]);
