@@ -59,7 +59,6 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         let text = format!("{HEADER}{}", weir_manifest::to_yaml(&definition));
         files.insert(Path::new(CRDS).join(format!("{name}.yaml")), text);
     }
-    files.insert(Path::new(REFERENCE).join("metrics.md"), crate::reference::metrics());
     let source = &weir_source_controller::PROGRAM;
     let kustomize = &weir_kustomize_controller::settings::PROGRAM;
     let helm = &weir_helm_controller::settings::PROGRAM;
@@ -72,6 +71,8 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         (helm, flags::command::<weir_helm_controller::settings::Flags>(helm)),
         (notification, flags::command::<weir_notification_controller::settings::Flags>(notification)),
     ];
+    let own = [(notification.name, weir_notification_controller::describe_metrics())];
+    files.insert(Path::new(REFERENCE).join("metrics.md"), crate::reference::metrics(&own));
     for (program, command) in controllers {
         let page = crate::reference::flags(program, &command);
         files.insert(Path::new(REFERENCE).join(format!("flags-{}.md", program.name)), page);

@@ -24,7 +24,19 @@ pub mod wiring;
 
 use std::process::ExitCode;
 
-use weir_runtime::flags;
+use weir_runtime::{Description, Metrics, flags};
+
+/// What the metrics are called and mean that this controller has besides those of every controller: for the reference page.
+pub fn describe_metrics() -> Vec<Description> {
+    let metrics = Metrics::new();
+    for prefix in [wiring::EVENT_METRICS, wiring::WEBHOOK_METRICS] {
+        server::HttpMetrics::new(prefix, "", false, &metrics).touch();
+    }
+    events::touch_metrics(&metrics);
+    let common = Metrics::describe();
+    let is_own = |description: &Description| common.iter().all(|common| common.name != description.name);
+    metrics.descriptions().into_iter().filter(is_own).collect()
+}
 
 /// Runs the program until it is told to stop.
 pub fn main() -> ExitCode {

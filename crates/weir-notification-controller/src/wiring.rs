@@ -18,6 +18,11 @@ use crate::{alert, finalizers, provider};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// How the metrics of the event server begin.
+pub(crate) const EVENT_METRICS: &str = "gotk_event_http";
+/// How the metrics of the webhook server begin.
+pub(crate) const WEBHOOK_METRICS: &str = "gotk_receiver_http";
+
 /// The objects of this controller's kinds.
 #[derive(Debug, Clone)]
 pub struct Stores {
@@ -41,8 +46,7 @@ pub async fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError
         alerts: runtime.watch_primary(),
     };
     let events = EventServer::new(runtime, &settings, &stores)?;
-    let metrics =
-        HttpMetrics::new("gotk_event_http", "/", settings.export_http_path_metrics, &runtime.metrics());
+    let metrics = HttpMetrics::new(EVENT_METRICS, "/", settings.export_http_path_metrics, &runtime.metrics());
     serve(runtime, "event server", &settings.events_addr, events, metrics).await?;
     let checker = Checker::new(KeySource::new()?, runtime.clock());
     // Every instance takes webhooks, so its writes do not depend on the lease.
@@ -53,12 +57,8 @@ pub async fn set_up(runtime: &mut Runtime, flags: &Flags) -> Result<(), BoxError
         runtime.clock(),
         settings.no_cross_namespace_refs,
     );
-    let metrics = HttpMetrics::new(
-        "gotk_receiver_http",
-        "/hook/",
-        settings.export_http_path_metrics,
-        &runtime.metrics(),
-    );
+    let metrics =
+        HttpMetrics::new(WEBHOOK_METRICS, "/hook/", settings.export_http_path_metrics, &runtime.metrics());
     serve(runtime, "receiver server", &settings.receiver_addr, webhooks, metrics).await?;
     let reconciler = ReceiverReconciler { client: runtime.client() };
     let handle = runtime.controller(&stores.receivers, reconciler, |_| {});

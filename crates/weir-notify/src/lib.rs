@@ -8,6 +8,7 @@
 //! What a request says is a function of the event, the provider's settings and the answers so far: no clock, network or
 //! environment. A credential goes to the service it belongs to and nowhere else, and no error text shows one.
 
+mod address;
 pub mod delivery;
 pub mod event;
 mod git_address;

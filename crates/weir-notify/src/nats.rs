@@ -120,7 +120,7 @@ async fn publish_to(server: &Server, target: &Target, payload: &[u8]) -> Result<
     let connect = |error: std::io::Error| NatsError::Connect(error.to_string());
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(connect)?;
     let address = stream.peer_addr().map_err(connect)?;
-    if crate::delivery::is_link_local(address.ip()) {
+    if crate::address::is_forbidden(address.ip()) {
         return Err(NatsError::Connect("events are not sent to link-local addresses".to_owned()));
     }
     let mut stream = BufReader::new(stream);

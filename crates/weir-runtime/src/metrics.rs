@@ -309,7 +309,12 @@ impl Metrics {
         metrics.event_lost(Sink::Kubernetes);
         metrics.watch_error("");
         metrics.set_watched_objects("", 0);
-        descriptions(&metrics.encode())
+        metrics.descriptions()
+    }
+
+    /// What the metrics that have a value are called and mean, by name.
+    pub fn descriptions(&self) -> Vec<Description> {
+        descriptions(&self.encode())
     }
 
     /// Makes the series of a controller exist from the start, with value zero.

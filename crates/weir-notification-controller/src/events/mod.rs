@@ -34,6 +34,11 @@ pub use dispatch::SetupError;
 /// How long an event may take from its arrival to the outbox.
 const DISPATCH_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Makes every metric about deliveries have a series, for the reference page.
+pub(crate) fn touch_metrics(metrics: &weir_runtime::Metrics) {
+    metrics::DeliveryMetrics::new(metrics).touch();
+}
+
 /// Takes the events that controllers post.
 pub struct EventServer {
     limiter: Limiter,

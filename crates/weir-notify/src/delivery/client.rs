@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use sha2::{Digest as _, Sha256};
 use weir_base::redact::Secret;
 
+use crate::address::Guarded;
 use crate::target::Connection;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -173,55 +172,9 @@ pub(crate) fn describe(error: &reqwest::Error) -> String {
     text
 }
 
-/// Whether an address belongs to the machine itself and its metadata services, which no webhook does.
-pub(crate) fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => {
-            let aws_metadata = [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254];
-            address.to_ipv4_mapped().is_some_and(|address| address.is_link_local())
-                || address.segments()[0] & 0xffc0 == 0xfe80
-                || address.segments() == aws_metadata
-        }
-    }
-}
-
-/// Resolves names, but not to link-local addresses.
-struct Guarded;
-
-impl Resolve for Guarded {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> = found.filter(|address| !is_link_local(address.ip())).collect();
-            if allowed.is_empty() {
-                let refused = std::io::Error::other("the name has no address that events may be sent to");
-                return Err(refused.into());
-            }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn metadata_services_are_told_from_others() {
-        for (address, expected) in [
-            ("169.254.169.254", true),
-            ("::ffff:169.254.169.254", true),
-            ("fe80::1", true),
-            ("fd00:ec2::254", true),
-            ("127.0.0.1", false),
-            ("10.0.0.1", false),
-            ("fd00::1", false),
-            ("2001:db8::1", false),
-        ] {
-            assert_eq!(is_link_local(address.parse().unwrap()), expected, "{address}");
-        }
-    }
 
     #[test]
     fn clients_are_kept_per_connection() {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use weir_api::GoDuration;
 
 pub use client::{ClientError, Clients};
-pub(crate) use client::{describe, identity, is_link_local};
+pub(crate) use client::{describe, identity};
 pub use redirect::RedirectError;
 
 use crate::identity::{Identities, IdentityError};

@@ -2,9 +2,9 @@
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response};
-use url::{Host, Url};
+use url::Url;
 
-use super::client::is_link_local;
+use crate::address::names_forbidden;
 use crate::provider::{Method, Request};
 
 /// As many as other clients follow.
@@ -49,7 +49,9 @@ pub(super) async fn follow(client: &Client, request: &Request) -> Result<Respons
     }
     let mut body = Some(request.body.clone()).filter(|body| !body.is_empty());
     for _ in 0..=REDIRECTS_MAX {
-        guard(&url).map_err(FollowError::Redirect)?;
+        if names_forbidden(&url) {
+            return Err(FollowError::Redirect(RedirectError::LinkLocal));
+        }
         let mut builder = client.request(http_method(method), url.clone()).headers(headers.clone());
         if let Some(body) = &body {
             builder = builder.body(body.clone());
@@ -80,16 +82,6 @@ pub(super) async fn follow(client: &Client, request: &Request) -> Result<Respons
         url = next;
     }
     Err(FollowError::Redirect(RedirectError::TooMany))
-}
-
-/// Addresses by name are checked when they are resolved.
-fn guard(url: &Url) -> Result<(), RedirectError> {
-    let local = match url.host() {
-        Some(Host::Ipv4(address)) => is_link_local(address.into()),
-        Some(Host::Ipv6(address)) => is_link_local(address.into()),
-        Some(Host::Domain(_)) | None => false,
-    };
-    if local { Err(RedirectError::LinkLocal) } else { Ok(()) }
 }
 
 fn is_same_host(from: &Url, to: &Url) -> bool {

@@ -1,18 +1,17 @@
 //! The public keys of identity providers, fetched and held for a while.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::Deserialize;
 use weir_base::clock::Clock;
 
 use super::jwt::{Key, Token};
 use super::quoted;
+use crate::address::{Guarded, names_forbidden};
 
 /// How long keys are used before they are asked for again.
 const KEYS_AGE_MAX: SignedDuration = SignedDuration::from_mins(5);
@@ -116,7 +115,7 @@ impl KeySource {
         let client = reqwest::Client::builder()
             .timeout(ANSWER_TIMEOUT)
             .redirect(reqwest::redirect::Policy::custom(redirect))
-            .dns_resolver(Arc::new(Resolver))
+            .dns_resolver(Arc::new(Guarded))
             .build();
         let client = client.map_err(|error| KeyError::Client(Arc::new(error)))?;
         Ok(Self { client, google: GOOGLE_KEYS.to_owned(), issuers: Mutex::default() })
@@ -241,23 +240,7 @@ fn is_secure(url: &str) -> bool {
 /// Whether an address may be asked for keys: whoever may make Receivers names it, and must not reach the
 /// services that tell a machine's own credentials.
 fn may_be_asked(url: &reqwest::Url) -> bool {
-    let host = match url.host() {
-        Some(url::Host::Ipv4(address)) => !is_link_local(address.into()),
-        Some(url::Host::Ipv6(address)) => !is_link_local(address.into()),
-        Some(url::Host::Domain(_)) => true,
-        None => false,
-    };
-    host && matches!(url.scheme(), "http" | "https")
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => {
-            address.is_unicast_link_local()
-                || address.to_ipv4_mapped().is_some_and(|address| address.is_link_local())
-        }
-    }
+    url.has_host() && matches!(url.scheme(), "http" | "https") && !names_forbidden(url)
 }
 
 fn redirect(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
@@ -267,22 +250,6 @@ fn redirect(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Actio
         return attempt.error(FORBIDDEN);
     }
     attempt.follow()
-}
-
-/// Resolves names to addresses that may be asked.
-struct Resolver;
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> = found.filter(|address| !is_link_local(address.ip())).collect();
-            if allowed.is_empty() {
-                return Err(FORBIDDEN.into());
-            }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
-    }
 }
 
 impl Held {

@@ -7,12 +7,17 @@ use axum::Router;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac as _};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    RsaPublicKeyComponents,
+};
 use serde_json::{Value, json};
+use sha2::Sha256;
 use weir_base::clock::Clock;
 
 use super::super::*;
@@ -50,14 +55,50 @@ impl Signer {
     }
 
     fn sign(&self, header: &Value, claims: &Value) -> String {
-        let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
-        let signed = format!("{}.{}", encode(header), encode(claims));
-        let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+        token(header, claims, |signed| {
+            self.pair.sign(&SystemRandom::new(), signed).unwrap().as_ref().to_vec()
+        })
     }
 
     fn token(&self, claims: &Value) -> String {
         self.sign(&json!({"alg": "ES256", "kid": self.id}), claims)
+    }
+}
+
+/// A token, signed in some way.
+fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+    let signed = format!("{}.{}", encode(header), encode(claims));
+    let signature = sign(signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// Signs as Google does.
+struct GoogleSigner(RsaKeyPair);
+
+impl GoogleSigner {
+    fn new() -> Self {
+        let pem = include_str!("../../../tests/providers/app.pem").lines();
+        let encoded: String = pem.filter(|line| !line.starts_with("-----")).collect();
+        Self(RsaKeyPair::from_der(&STANDARD.decode(encoded).unwrap()).unwrap())
+    }
+
+    fn public(&self) -> Value {
+        let components = RsaPublicKeyComponents::<Vec<u8>>::from(self.0.public_key());
+        let (n, e) = (URL_SAFE_NO_PAD.encode(components.n), URL_SAFE_NO_PAD.encode(components.e));
+        json!({"kty": "RSA", "kid": "g", "use": "sig", "alg": "RS256", "n": n, "e": e})
+    }
+
+    fn sign(&self, header: &Value, claims: &Value) -> String {
+        token(header, claims, |signed| {
+            let mut signature = vec![0; self.0.public().modulus_len()];
+            self.0.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed, &mut signature).unwrap();
+            signature
+        })
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        self.sign(&json!({"alg": "RS256", "kid": "g"}), claims)
     }
 }
 
@@ -273,6 +314,8 @@ async fn an_issuer_cannot_point_at_the_services_of_the_machine() {
         "http://169.254.169.254",
         "http://169.254.169.254/latest/meta-data",
         "http://[fe80::1]",
+        "http://[fd00:ec2::254]",
+        "http://[64:ff9b::169.254.169.254]",
         "http://[::ffff:169.254.169.254]",
         "file:///etc/passwd",
     ] {
@@ -286,8 +329,8 @@ async fn an_issuer_cannot_point_at_the_services_of_the_machine() {
 
 #[tokio::test]
 async fn messages_of_google_are_unwrapped() {
-    let signer = Signer::new("1");
-    let world = World::start(vec![signer.public()]).await;
+    let (signer, google) = (Signer::new("1"), GoogleSigner::new());
+    let world = World::start(vec![signer.public(), google.public()]).await;
     let spec: ReceiverSpec =
         serde_json::from_value(json!({"type": "gcr", "resources": [], "secretRef": {"name": "s"}})).unwrap();
     let credentials = Credentials {
@@ -302,12 +345,16 @@ async fn messages_of_google_are_unwrapped() {
         "iss": "https://accounts.google.com", "aud": credentials.audience, "exp": NOW + 60,
         "email": credentials.email, "email_verified": true,
     });
-    // Our signer makes ES256, Google RS256: the token is refused for that, after which nothing is looked at.
-    let token = signer.token(&claims);
-    let headers = authorization(&format!("Bearer {token}"));
-    let refused = world.checker.check(&spec, &credentials, &headers, body.as_bytes(), |_, _| Ok(())).await;
-    assert!(weir_base::error::chain(&refused.unwrap_err()).contains("unexpected algorithm"));
-    let accepted = payload::gcr(body.as_bytes()).unwrap();
+    let check = |token: String| {
+        let (world, spec, credentials, body) = (&world, &spec, &credentials, &body);
+        async move {
+            let headers = authorization(&format!("Bearer {token}"));
+            let checked =
+                world.checker.check(spec, credentials, &headers, body.as_bytes(), |_, _| Ok(())).await;
+            checked.map_err(|refused| weir_base::error::chain(&refused))
+        }
+    };
+    let accepted = check(google.token(&claims)).await.unwrap();
     let seen: Value = serde_json::from_slice(&accepted.body).unwrap();
     let expected =
         json!({"action": "INSERT", "digest": "gcr.io/acme/web@sha256:6ec1", "tag": "gcr.io/acme/web:v1"});
@@ -322,6 +369,33 @@ async fn messages_of_google_are_unwrapped() {
         let refused = payload::check_google_account(&changed(&claims, key, value), &credentials.email);
         assert!(refused.is_err(), "{key}");
     }
+    for (key, value, expected) in [
+        ("iss", json!("https://accounts.example.com"), "token issuer is"),
+        ("aud", json!("https://flux.example.com/hook/other"), "token audience is"),
+        ("exp", json!(NOW - 1), "token is expired"),
+        ("email", json!("other@acme.iam.gserviceaccount.com"), "token email is"),
+        ("email_verified", json!(false), "is not verified"),
+    ] {
+        let refused = check(google.token(&changed(&claims, key, value))).await.unwrap_err();
+        assert!(refused.contains(expected), "{key}: {refused}");
+    }
+    // Other algorithms than Google's, none at all, the public key as a shared secret, a key nobody published.
+    let modulus = URL_SAFE_NO_PAD.decode(google.public()["n"].as_str().unwrap()).unwrap();
+    let shared = |signed: &[u8]| {
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&modulus).unwrap();
+        mac.update(signed);
+        mac.finalize().into_bytes().to_vec()
+    };
+    for (token, expected) in [
+        (signer.token(&claims), "unexpected algorithm"),
+        (token(&json!({"alg": "none"}), &claims, |_| Vec::new()), "unexpected algorithm"),
+        (token(&json!({"alg": "HS256", "kid": "g"}), &claims, shared), "unexpected algorithm"),
+        (token(&json!({"alg": "RS256", "kid": "g"}), &claims, shared), "failed to verify token signature"),
+        (google.sign(&json!({"alg": "RS256", "kid": "x"}), &claims), "failed to verify token signature"),
+    ] {
+        let refused = check(token).await.unwrap_err();
+        assert!(refused.contains(expected), "{expected}: {refused}");
+    }
     for body in ["", "[]", r#"{"message": {"data": "bm90IGpzb24="}}"#, r#"{"message": {"data": "%%"}}"#] {
         assert!(payload::gcr(body.as_bytes()).is_err(), "{body}");
     }
@@ -330,6 +404,7 @@ async fn messages_of_google_are_unwrapped() {
         Credentials { audience: String::new(), ..credentials.clone() },
         Credentials { token: Vec::new(), ..credentials.clone() },
     ] {
+        let headers = authorization(&format!("Bearer {}", google.token(&claims)));
         let refused = world.checker.check(&spec, &incomplete, &headers, body.as_bytes(), |_, _| Ok(())).await;
         assert!(refused.is_err());
     }
