@@ -1,4 +1,4 @@
-//! Addresses that nothing is sent to: of the machine itself and of the metadata services that tell its credentials.
+//! Addresses that nothing is sent to: link-local ones, and those of services that tell a machine its credentials.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,17 +14,21 @@ pub(crate) fn names_forbidden(url: &Url) -> bool {
     }
 }
 
-/// Whether an address belongs to the machine itself and its metadata services, which no webhook does.
+/// Whether an address is link-local or of a metadata service, which no webhook is. Loopback addresses are not among them.
 pub(crate) fn is_forbidden(address: IpAddr) -> bool {
     /// Metadata services and agents of clouds that are not at link-local addresses: Azure, Alibaba Cloud.
     const CLOUD_SERVICES: [Ipv4Addr; 2] =
         [Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(100, 100, 100, 200)];
-    const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    /// The metadata service of machines, and the agent of EKS Pod Identity.
+    const AWS_SERVICES: [Ipv6Addr; 2] = [
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+    ];
     match address {
         IpAddr::V4(address) => address.is_link_local() || CLOUD_SERVICES.contains(&address),
         IpAddr::V6(address) => {
             address.is_unicast_link_local()
-                || address == AWS_METADATA
+                || AWS_SERVICES.contains(&address)
                 || embedded_ipv4(address).is_some_and(|address| is_forbidden(address.into()))
         }
     }
@@ -34,7 +38,7 @@ pub(crate) fn is_forbidden(address: IpAddr) -> bool {
 fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let join = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0 | 1, 0, 0, 0, high, low] => {
             Some(join(high, low))
         }
         [0x2002, high, low, ..] => Some(join(high, low)),
@@ -70,8 +74,10 @@ mod tests {
             ("::ffff:169.254.169.254", true),
             ("fe80::1", true),
             ("fd00:ec2::254", true),
+            ("fd00:ec2::23", true),
             ("::169.254.169.254", true),
             ("64:ff9b::169.254.169.254", true),
+            ("64:ff9b:1::169.254.169.254", true),
             ("2002:a9fe:a9fe::1", true),
             ("168.63.129.16", true),
             ("100.100.100.200", true),

@@ -150,6 +150,12 @@ fn is_public_github(kind: ProviderType, address: &str) -> bool {
             .is_ok_and(|address| address.service.host_str() == Some("github.com"))
 }
 
+/// Whether the identity of the controller itself may be used. The service that knows it is never trusted because of a
+/// certificate authority that somebody's Provider brings along: a proxy of theirs could then take the identity.
+fn takes_cloud_identities(kind: ProviderType) -> bool {
+    matches!(kind, ProviderType::Azuredevops | ProviderType::Azureeventhub | ProviderType::Googlepubsub)
+}
+
 /// Whether messages go through the proxy of the Provider; for the others it is for tokens alone, or ignored.
 fn honours_proxy(kind: ProviderType) -> bool {
     use ProviderType::{
@@ -228,7 +234,8 @@ impl Target {
                 target.password = password;
             }
         }
-        target.token_connection = Connection { proxy: proxy.clone(), tls: target.connection.tls.clone() };
+        let tls = target.connection.tls.clone().filter(|_| !takes_cloud_identities(kind));
+        target.token_connection = Connection { proxy: proxy.clone(), tls };
         if !honours_tls(kind) || is_public_github(kind, target.address.expose()) {
             target.connection.tls = None;
         }

@@ -159,7 +159,7 @@ async fn send(
         };
         match wait {
             // Better the answer we have than none at all.
-            Some(wait) if Instant::now() + wait < deadline => {
+            Some(wait) if wait < deadline.saturating_duration_since(Instant::now()) => {
                 drop(outcome);
                 tokio::time::sleep(wait).await;
                 attempt += 1;

@@ -100,6 +100,14 @@ async fn the_last_answer_is_reported_if_there_is_no_time_for_another() {
     let error = outcome(job("slack", &base, "1s")).await.unwrap_err();
     assert!(error.ends_with("status code 502: down"), "{error}");
     assert_eq!(seen.lock().len(), 1);
+    // Longer than any clock runs.
+    let for_ever = || {
+        (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "18446744073709551615")], "down").into_response()
+    };
+    let (base, seen) = server(vec![for_ever]).await;
+    let error = outcome(job("slack", &base, "5s")).await.unwrap_err();
+    assert!(error.ends_with("status code 503: down"), "{error}");
+    assert_eq!(seen.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -263,6 +271,23 @@ async fn certificates_that_are_not_trusted_end_it_at_once() {
     assert!(error.contains("certificate"), "{error}");
     assert_eq!(connections.load(Ordering::Relaxed), 1);
     outcome(with(Some(made.cert.pem()))).await.unwrap();
+}
+
+#[test]
+fn authorities_of_providers_are_not_trusted_with_the_identity_of_the_controller() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let certificates = Some([("ca.crt".to_owned(), made.cert.pem().into_bytes())].into());
+    let secrets = Secrets { certificates, ..Secrets::default() };
+    for (name, expected) in
+        [("github", true), ("azuredevops", false), ("azureeventhub", false), ("googlepubsub", false)]
+    {
+        let mut spec = Case::named(name).spec;
+        spec.address = spec.address.map(|address| address.replace("{base}", "https://git.example.com"));
+        spec.proxy = Some("http://127.0.0.1:1".to_owned());
+        let target = Target::new(["flux-system", "provider", UID], &spec, &secrets).unwrap();
+        let connection = &target.token_connection;
+        assert_eq!((connection.tls.is_some(), connection.proxy.is_some()), (expected, true), "{name}");
+    }
 }
 
 #[test]
